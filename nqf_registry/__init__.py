@@ -1,0 +1,63 @@
+"""Register, prove, catalogue, compose and train neural layers as quadratic forms in their order parameters.
+
+Every public name is imported at its first use, so that ``import nqf_registry`` costs no torch.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Claims": "nqf_registry.layer",
+    "ContestedKey": "nqf_registry.errors",
+    "Diverged": "nqf_registry.errors",
+    "GraphError": "nqf_registry.errors",
+    "InvalidInput": "nqf_registry.errors",
+    "Layer": "nqf_registry.layer",
+    "LayerError": "nqf_registry.errors",
+    "NQFError": "nqf_registry.errors",
+    "PluginError": "nqf_registry.errors",
+    "Port": "nqf_registry.layer",
+    "Registry": "nqf_registry.registry",
+    "StorageError": "nqf_registry.errors",
+    "Structure": "nqf_registry.structure",
+    "UnknownKey": "nqf_registry.errors",
+    "WorkFailed": "nqf_registry.errors",
+    "default_registry": "nqf_registry.registry",
+    "dense": "nqf_registry.structure",
+    "expand": "nqf_registry.expansion",
+    "hookimpl": "nqf_registry.hookspecs",
+    "quadratic": "nqf_registry.structure",
+    "rows": "nqf_registry.structure",
+}
+
+__all__ = sorted(_EXPORTS)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+class _Package(ModuleType):
+    """Keeps an exported name what it is when a subpackage of that name is imported.
+
+    ``nqf.train`` is the function; importing ``nqf_registry.train.loop`` would otherwise set it to the subpackage.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _EXPORTS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_EXPORTS[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,49 @@
+"""The errors of the library: one small tree, each with the exit code that the command line gives it."""
+
+
+class NQFError(Exception):
+    """Base of every error that the library raises on purpose.
+
+    The message says what was expected, what came, and what to do. ``exit_code`` is what ``nqf`` returns: 2 for wrong use,
+    3 where the work itself broke.
+    """
+
+    exit_code = 2
+
+
+class InvalidInput(NQFError, ValueError):
+    """An argument, a size or an option is not what the call expects."""
+
+
+class UnknownKey(NQFError, LookupError):
+    """No plugin registered what was asked for."""
+
+
+class ContestedKey(NQFError):
+    """Several plugins claim one key, so none of them has it."""
+
+
+class PluginError(NQFError):
+    """A plugin cannot be used: it failed at import, at registration or at validation."""
+
+
+class LayerError(NQFError):
+    """A layer breaks the contract of ``nqf.Layer``: its key, blocks, width, claims or methods."""
+
+
+class GraphError(NQFError):
+    """A composition is no valid graph: a cycle, a dangling port, two shapes that do not meet."""
+
+
+class WorkFailed(NQFError):
+    """The request was right but the work broke; base of the errors with exit code 3."""
+
+    exit_code = 3
+
+
+class Diverged(WorkFailed):
+    """A training run left the finite numbers."""
+
+
+class StorageError(WorkFailed):
+    """A file could not be written or read back: no space, no permission, a damaged record."""
