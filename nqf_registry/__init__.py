@@ -15,12 +15,15 @@ _EXPORTS = {
     "ContestedKey": "nqf_registry.errors",
     "Diverged": "nqf_registry.errors",
     "GraphError": "nqf_registry.errors",
+    "Expansion": "nqf_registry.expansion",
     "InvalidInput": "nqf_registry.errors",
     "Layer": "nqf_registry.layer",
     "LayerError": "nqf_registry.errors",
     "NQFError": "nqf_registry.errors",
     "PluginError": "nqf_registry.errors",
     "Port": "nqf_registry.layer",
+    "QuadraticForm": "nqf_registry.quadratic_form",
+    "Reference": "nqf_registry.references",
     "Registry": "nqf_registry.registry",
     "StorageError": "nqf_registry.errors",
     "Structure": "nqf_registry.structure",
@@ -31,6 +34,7 @@ _EXPORTS = {
     "expand": "nqf_registry.expansion",
     "hookimpl": "nqf_registry.hookspecs",
     "quadratic": "nqf_registry.structure",
+    "quadratic_form": "nqf_registry.quadratic_form",
     "rows": "nqf_registry.structure",
 }
 

@@ -1,0 +1,139 @@
+"""The neural quadratic form of a layer at given inputs: f(0) + g·μ + Σ_i w_iᵀ Ā w_i + Σ_{i≠j} w_iᵀ B w_j.
+
+Under ZGZ g = B = 0 and it is f(0) + Tr[W Wᵀ A(x)]. What the layer declares is used; what it leaves out is derived by forward-mode
+autodiff, and p × p is formed in neither case.
+
+Source: arXiv 2608.13335, Theorem 1 and appendix B.1, B.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nqf_registry.layer import Inputs, Layer, Weights, cast, declares
+from nqf_registry.structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForm:
+    """The NQF of one layer at n inputs, ready to be evaluated at any W.
+
+    Attributes:
+        layer: the layer it approximates.
+        x: the inputs, floating ones in the dtype of the weights.
+        offset: f(0), (n, k) or a number.
+        structure: Ā(x), None where it is derived.
+        linear: g(x) by block, (n, k, \\*shape); empty under ZGZ.
+        cross: B(x); None under ZGZ.
+    """
+
+    layer: Layer
+    x: Inputs
+    offset: Tensor | float
+    structure: Structure | None
+    linear: Mapping[str, Tensor]
+    cross: Structure | None
+
+    @property
+    def derived(self) -> bool:
+        """Whether the quadratic part comes from autodiff because the layer does not declare all of it."""
+        return self.structure is None
+
+    def evaluate(self, W: Weights) -> Tensor:
+        """The quadratic form at W: (n, k), or (R, n, k) for blocks with a leading replica axis."""
+        if self.structure is None:
+            return self._derived(W)
+        value = self.structure.evaluate(W) + self.offset
+        if self.linear or self.cross is not None:
+            mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
+            for name, g in self.linear.items():
+                axes = g.ndim - 2
+                value = value + torch.tensordot(mu[name][..., 0], g.to(mu[name].dtype), dims=(list(range(-axes, 0)), list(range(2, g.ndim))))
+            if self.cross is not None:
+                value = value + self.cross.evaluate(mu) - self.cross.evaluate(W)
+        return value
+
+    def pullback(self, W: Weights, cotangent: Tensor) -> dict[str, Tensor]:
+        """Gradient by W of Σ cotangent · NQF; cotangent (n, k), or (R, n, k) as the weights."""
+        if self.structure is None:
+            leaves = {name: block.detach().requires_grad_() for name, block in W.items()}
+            with torch.enable_grad():
+                out = self._derived(leaves)
+            grads = torch.autograd.grad(out, list(leaves.values()), cotangent, allow_unused=True)
+            return {name: torch.zeros_like(W[name]) if g is None else g for name, g in zip(leaves, grads, strict=True)}
+        total = self.structure.pullback(W, cotangent)
+        if self.linear or self.cross is not None:
+            for name, g in self.linear.items():
+                total[name] += torch.tensordot(cotangent, g.to(cotangent.dtype), dims=([-2, -1], [0, 1]))[..., None]
+            if self.cross is not None:
+                mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
+                together, alone = self.cross.pullback(mu, cotangent), self.cross.pullback(W, cotangent)
+                for name in total:
+                    total[name] += together[name] - alone[name]
+        return total
+
+    def _derived(self, W: Weights) -> Tensor:
+        """f(0) + Df(0)[W] + ½ D²f(0)[W, W] by two nested forward passes."""
+        names, blocks = tuple(W), self.layer.blocks()
+        zeros = tuple(W[name].new_zeros(*blocks[name], W[name].shape[-1]) for name in names)
+
+        def f(*parts: Tensor) -> Tensor:
+            return self.layer.forward(dict(zip(names, parts, strict=True)), self.x)
+
+        def along(*parts: Tensor) -> Tensor:
+            def first(*at: Tensor) -> tuple[Any, ...]:
+                return torch.func.jvp(f, at, parts)
+
+            (value, slope), (_, curvature) = torch.func.jvp(first, zeros, parts)
+            return value + slope + curvature / 2
+
+        tensors = [W[name] for name in names]
+        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels have no second derivative
+            if tensors[0].ndim == len(blocks[names[0]]) + 1:
+                return along(*tensors)
+            return torch.stack([along(*parts) for parts in zip(*(t.unbind(0) for t in tensors), strict=True)])
+
+
+def quadratic_form(layer: Layer, x: Inputs, dtype: torch.dtype | None = None) -> QuadraticForm:
+    """The NQF of a layer at inputs x.
+
+    Args:
+        layer: any layer; where it claims ZGZ its linear and cross parts are zero, else they are taken as declared, and the whole form is
+            derived if one of structure, linear and cross is left out.
+        x: inputs with leading axis n.
+        dtype: dtype of the weights it will meet; floating inputs are cast to it. By default theirs.
+
+    Returns:
+        The form, with :meth:`QuadraticForm.evaluate` and :meth:`QuadraticForm.pullback`.
+    """
+    own: Any = layer
+    if dtype is not None:
+        x = cast(x, dtype)
+    complete = declares(layer, "structure") and (layer.claims.zgz or (declares(layer, "linear") and declares(layer, "cross")))
+    if not complete:
+        return QuadraticForm(layer, x, 0.0, None, {}, None)
+    general = not layer.claims.zgz
+    return QuadraticForm(
+        layer, x, offset(layer, x, dtype), own.structure(x), own.linear(x) if general else {}, own.cross(x) if general else None
+    )
+
+
+def offset(layer: Layer, x: Inputs, dtype: torch.dtype | None = None) -> Tensor | float:
+    """f(0): as declared by ``layer.offset(x)``, else the forward pass at W = 0."""
+    own: Any = layer
+    if declares(layer, "offset"):
+        return own.offset(x)
+    floating = [t for t in x.values() if t.is_floating_point()]
+    dtype = dtype or (floating[0].dtype if floating else torch.get_default_dtype())
+    device = next(iter(x.values())).device
+    blocks = layer.blocks()
+    zeros = {name: torch.zeros(*shape, layer.width, dtype=dtype, device=device) for name, shape in blocks.items()}
+    if layer.batched:
+        return layer.forward({name: t[None] for name, t in zeros.items()}, x)[0]
+    return layer.forward(zeros, x)
