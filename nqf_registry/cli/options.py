@@ -1,0 +1,157 @@
+"""What the verbs share: options, the registry they work on, layers by key, and JSON output."""
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from nqf_registry.discovery import environment_plugins
+from nqf_registry.errors import PluginError, UnknownKey
+from nqf_registry.registry import Registry, broken_files
+
+if TYPE_CHECKING:
+    from nqf_registry.layer import Layer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Settings:
+    """What was said before and after the verb, and the registry that follows from it."""
+
+    plugins: list[str] = field(default_factory=list)
+    debug: bool = False
+    _registry: Registry | None = None
+
+    def registry(self) -> Registry:
+        """The registry of installed plugins, of ``NQF_PLUGINS`` and of every ``--plugin``, made at its first use.
+
+        A broken file of ``NQF_PLUGINS`` is named on stderr and left out.
+
+        Raises:
+            PluginError: a file given by ``--plugin`` cannot be used.
+        """
+        environment = environment_plugins()
+        if self._registry is None:
+            self._registry = Registry.load(plugins=environment)
+            for line in broken_files(self._registry, environment):
+                click.echo(f"Warning: {line}", err=True)
+        self._registry = self._registry.extended(self.plugins)
+        for line in broken_files(self._registry, self.plugins):
+            raise PluginError(line.replace("was left out", "cannot be used"))
+        return self._registry
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings of this call of ``nqf``; fresh ones where a verb is invoked by itself."""
+    settings = context.find_object(Settings)
+    if settings is None:
+        settings = context.find_root().obj = Settings()
+    return settings
+
+
+def _add_plugins(context: click.Context, _: click.Parameter, value: tuple[str, ...]) -> None:
+    if value and not context.resilient_parsing:
+        settings_of(context).plugins += [path for path in value if path not in settings_of(context).plugins]
+
+
+def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        settings_of(context).debug = True
+
+
+_PLUGIN = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="FILE",
+    expose_value=False,
+    is_eager=True,
+    callback=_add_plugins,
+    help="Add the layers of a Python file; repeatable, before or after the verb.",
+)
+_DEBUG = click.option(
+    "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_set_debug, help="Show the traceback of an error."
+)
+
+
+def plugin_option(function: F) -> F:
+    """Adds ``--plugin FILE`` and ``--debug``, which every verb takes; they pass no argument to the function."""
+    return _PLUGIN(_DEBUG(function))
+
+
+def json_option(function: F) -> F:
+    """Adds ``--json``, passed to the function as ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def size_option(function: F) -> F:
+    """Adds ``--set NAME=VALUE``, repeatable, passed to the function as ``sizes`` (a tuple of texts; see ``resolve_layer``)."""
+    return click.option(
+        "--set", "sizes", multiple=True, metavar="NAME=VALUE", help="Set a size or choice of the layer, such as width=32; repeatable."
+    )(function)
+
+
+def pass_registry(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Passes the registry of this call as the first argument."""
+
+    @click.pass_context
+    @functools.wraps(function)
+    def call(context: click.Context, /, *args: Any, **kwargs: Any) -> Any:
+        return context.invoke(function, settings_of(context).registry(), *args, **kwargs)
+
+    return call
+
+
+def resolve_layer(registry: Registry, key: str, sizes: Iterable[str] = ()) -> "Layer":
+    """The layer of a key, with sizes given as ``NAME=VALUE``.
+
+    Raises:
+        NQFError: as ``Registry.get`` and ``parse_sizes`` do.
+    """
+    sizes = tuple(sizes)
+    if not sizes:
+        return registry.get(key)
+    from nqf_registry.sizes import parse_sizes
+
+    return registry.get(key, **parse_sizes(registry.layer_class(key), sizes))
+
+
+def resolve_layers(registry: Registry, targets: Sequence[str], sizes: Iterable[str] = ()) -> "list[Layer]":
+    """The layers that a command line names: keys, ``all``, or plugin files; each layer once, in the order given.
+
+    Raises:
+        NQFError: a key is unknown or contested, a file cannot be used, or a size does not fit.
+    """
+    sizes = tuple(sizes)
+    keys: dict[str, None] = {}
+    for target in targets:
+        if target == "all":
+            keys |= dict.fromkeys(registry.keys())
+        elif target.endswith(".py") or Path(target).is_file():
+            registry = registry.extended([target])
+            for line in broken_files(registry, [target]):
+                raise PluginError(line.replace("was left out", "cannot be used"))
+            found = registry.keys_of(target)
+            if not found:
+                raise UnknownKey(f"the plugin {target} registers no layer; it needs a function nqf_register(register)")
+            keys |= dict.fromkeys(found)
+        else:
+            registry.layer_class(target)  # an unknown key is told before any work begins
+            keys[target] = None
+    return [resolve_layer(registry, key, sizes) for key in keys]
+
+
+def print_json(obj: Any) -> None:
+    """Print one JSON document to stdout. Numbers that JSON does not have (nan, inf) are refused."""
+    click.echo(json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts in columns, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

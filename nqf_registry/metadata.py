@@ -1,0 +1,84 @@
+"""What is known of a plugin without importing it: the names it registered when it was last imported.
+
+Stored as one small JSON file for each plugin, keyed by distribution, version, entry point and the place of its module, and
+valid while every recorded file has the size and the modification time it had. Failures are never stored.
+"""
+
+import hashlib
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from nqf_registry import __version__
+from nqf_registry.cache import read_json, write_json
+from nqf_registry.discovery import Source
+
+if TYPE_CHECKING:
+    from nqf_registry.loading import Plugin
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The names of one plugin, each with the line that listings print: title, short help, or first docstring line."""
+
+    layers: dict[str, str]
+    commands: dict[str, str]
+    data: dict[str, str]
+
+
+def describe(plugin: "Plugin") -> Metadata:
+    """The metadata of a plugin that has been imported."""
+    return Metadata(
+        layers={key: str(getattr(cls, "title", "") or key) for key, cls in plugin.layers.items()},
+        commands={name: command.get_short_help_str(100) for name, command in plugin.commands.items()},
+        data={name: _first_line(loader) for name, loader in plugin.data.items()},
+    )
+
+
+def recall(source: Source) -> Metadata | None:
+    """The stored metadata of a plugin, or None where there are none or its files have changed. Imports nothing."""
+    stored = read_json(_name(source))
+    try:
+        if stored["format"] != FORMAT or stored["library"] != __version__ or source.file not in stored["files"]:
+            return None
+        if any(_mark(path) != mark for path, mark in stored["files"].items()):
+            return None
+        names = stored["names"]
+        tables = [names["layers"], names["commands"], names["data"]]
+        if not all(isinstance(text, str) for table in tables for text in table.values()):
+            return None
+        return Metadata(*tables)
+    except (TypeError, KeyError, AttributeError):  # damaged, or written by something else
+        return None
+
+
+def remember(plugin: "Plugin") -> Metadata:
+    """Store the metadata of a plugin that has just been imported, and return them."""
+    metadata = describe(plugin)
+    marks = {path: _mark(path) for path in plugin.files}
+    if plugin.source.file and None not in marks.values():
+        write_json(
+            _name(plugin.source),
+            {"format": FORMAT, "library": __version__, "files": marks, "names": asdict(metadata), "plugin": str(plugin.source)},
+        )
+    return metadata
+
+
+def _name(source: Source) -> str:
+    # The place of the module is part of the key: two environments may hold the same version in two checkouts.
+    identity = "\0".join((source.distribution, source.version, source.name, source.value, source.file))
+    return f"plugins/{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
+
+
+def _mark(path: str) -> list[int] | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def _first_line(loader: object) -> str:
+    return next(iter((getattr(loader, "__doc__", None) or "").strip().splitlines()), "")
