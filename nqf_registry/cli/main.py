@@ -1,6 +1,7 @@
 """The root of ``nqf``: finds the verb, imports only its module, and turns errors into messages and exit codes.
 
-Exit codes: 0 done, 1 a check or comparison did not pass, 2 wrong use, 3 the work itself broke, 130 interrupted.
+Exit codes: 0 done, 1 a check or comparison did not pass, 2 wrong use, 3 the work itself broke, 130 interrupted,
+141 nobody reads the output any more.
 """
 
 import contextlib
@@ -71,6 +72,8 @@ class Verbs(click.Group):
             if settings_of(ctx).debug:
                 traceback.print_exc()
             raise _Told(error) from error
+        except BrokenPipeError:  # click would end with 1, which is a check that did not pass
+            ctx.exit(_reader_gone())
 
 
 @click.group("nqf", cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -89,10 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:
-        # The reader of our output is gone. Python would complain again while closing stdout.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return _reader_gone()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -106,6 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "" if settings.debug else "; --debug before the verb shows where"
         click.echo(f"Error: unexpected {type(error).__name__}: {text}{hint}", err=True)
         return 3
+
+
+def _reader_gone() -> int:
+    """The reader of our output has closed it, as ``head`` does: no more to say, and the exit code that shells give."""
+    with contextlib.suppress(OSError, ValueError):  # Python would complain again while closing stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _plugin_commands(ctx: click.Context) -> dict[str, str]:

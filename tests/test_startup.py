@@ -1,0 +1,51 @@
+"""What importing the library and starting ``nqf`` cost: nothing heavy is imported before it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+import nqf_registry
+
+HEAVY = {"torch", "numpy", "scipy", "networkx", "matplotlib", "hypothesis", "rich", "yaml", "jinja2", "sklearn", "xarray", "nqf_models"}
+
+
+def python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
+
+
+def test_importing_the_library_imports_no_torch():
+    done = python("-c", "import sys, nqf_registry; print(*sys.modules)")
+    assert set(done.stdout.split()) & (HEAVY | {"click"}) == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["list", "--json"]])
+def test_help_and_list_import_nothing_heavy(arguments):
+    python("-m", "nqf_registry", "list")  # the first listing fills the cache
+    done = python("-X", "importtime", "-m", "nqf_registry", *arguments)
+    modules = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "import time" in line}
+    assert "click" in modules
+    assert modules & HEAVY == set()
+
+
+def test_every_exported_name_is_there():
+    for name in nqf_registry.__all__:
+        try:
+            assert getattr(nqf_registry, name) is not None
+        except ModuleNotFoundError as error:
+            pytest.fail(f"nqf_registry.{name}: {error}")
+
+
+def test_the_exported_names_are_sorted_and_listed_by_dir():
+    assert nqf_registry.__all__ == sorted(nqf_registry.__all__)
+    assert set(nqf_registry.__all__) <= set(dir(nqf_registry))
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        _ = nqf_registry.no_such_name
+
+
+def test_a_subpackage_does_not_hide_the_name_it_shares():
+    done = python(
+        "-c",
+        "import nqf_registry, nqf_registry.quadratic_form, types; print(isinstance(nqf_registry.quadratic_form, types.ModuleType))",
+    )
+    assert done.stdout.strip() == "False"
