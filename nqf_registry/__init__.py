@@ -11,6 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Activation": "nqf_registry.activations",
     "Claims": "nqf_registry.layer",
     "ContestedKey": "nqf_registry.errors",
     "Diverged": "nqf_registry.errors",
@@ -29,12 +30,16 @@ _EXPORTS = {
     "Structure": "nqf_registry.structure",
     "UnknownKey": "nqf_registry.errors",
     "WorkFailed": "nqf_registry.errors",
+    "activation": "nqf_registry.activations",
+    "activations": "nqf_registry.activations",
     "default_registry": "nqf_registry.registry",
     "dense": "nqf_registry.structure",
     "expand": "nqf_registry.expansion",
     "hookimpl": "nqf_registry.hookspecs",
     "quadratic": "nqf_registry.structure",
     "quadratic_form": "nqf_registry.quadratic_form",
+    "require_choice": "nqf_registry.choices",
+    "require_positive": "nqf_registry.choices",
     "rows": "nqf_registry.structure",
 }
 

@@ -1,0 +1,98 @@
+"""Activation functions by name, with what a quadratic form needs of them: value, slope and curvature at 0, and their parity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, pi, sqrt
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nqf_registry.errors import InvalidInput
+from nqf_registry.spelling import did_you_mean
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A scalar function φ and its expansion at zero, φ(z) = value + slope·z + ½ curvature·z² + O(z³).
+
+    Attributes:
+        name: what :func:`activation` knows it by.
+        function: φ, element-wise.
+        value: φ(0).
+        slope: φ'(0); the mean of both sides at a kink.
+        curvature: φ''(0); the mean of both sides at a kink.
+        odd: φ(−z) = −φ(z).
+        smooth: three times continuously differentiable near 0; a kink elsewhere does no harm there.
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    value: float = 0.0
+    slope: float = 1.0
+    curvature: float = 0.0
+    odd: bool = False
+    smooth: bool = True
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """φ(z), element-wise."""
+        return self.function(z)
+
+
+def _gelu_tanh(z: Tensor) -> Tensor:
+    return F.gelu(z, approximate="tanh")
+
+
+def _identity(z: Tensor) -> Tensor:
+    return z
+
+
+_KNOWN = {
+    phi.name: phi
+    for phi in (
+        Activation("identity", _identity, odd=True),
+        Activation("tanh", torch.tanh, odd=True),
+        Activation("erf", torch.erf, slope=2 / sqrt(pi), odd=True),
+        Activation("sin", torch.sin, odd=True),
+        Activation("arctan", torch.atan, odd=True),
+        Activation("gelu", F.gelu, slope=0.5, curvature=sqrt(2 / pi)),
+        Activation("gelu-tanh", _gelu_tanh, slope=0.5, curvature=sqrt(2 / pi)),
+        Activation("silu", F.silu, slope=0.5, curvature=0.5),
+        Activation("mish", F.mish, slope=0.6, curvature=0.64),  # tanh(ln 2) = 3/5 and 1 − (3/5)²
+        Activation("sigmoid", torch.sigmoid, value=0.5, slope=0.25),
+        Activation("softplus", F.softplus, value=log(2), slope=0.5, curvature=0.25),
+        Activation("hardtanh", F.hardtanh, odd=True),
+        # Kinks at zero: known so that one can see what a quadratic form makes of them.
+        Activation("softsign", F.softsign, odd=True, smooth=False),
+        Activation("relu", F.relu, slope=0.5, smooth=False),
+        Activation("leaky-relu", F.leaky_relu, slope=0.505, smooth=False),
+        Activation("elu", F.elu, curvature=0.5, smooth=False),
+    )
+}
+
+
+def activation(name: str) -> Activation:
+    """The activation function of this name.
+
+    Args:
+        name: one of :func:`activations`, such as "tanh" or "gelu".
+
+    Raises:
+        InvalidInput: no activation has this name.
+
+    Example:
+        >>> phi = activation("tanh")
+        >>> phi.slope, phi.odd
+        (1.0, True)
+    """
+    if not isinstance(name, str) or name not in _KNOWN:
+        hint = did_you_mean(name, _KNOWN) if isinstance(name, str) else ""
+        raise InvalidInput(f"expected an activation by name, one of {', '.join(activations())}; got {name!r}.{hint}")
+    return _KNOWN[name]
+
+
+def activations() -> tuple[str, ...]:
+    """The names of all activation functions, sorted."""
+    return tuple(sorted(_KNOWN))
