@@ -40,8 +40,13 @@ class MatrixCompletion(nqf.Layer):
             arxiv="1605.07272",
         ),
     )
-    convention = "u_i and v_j are rows of U (rows, d) and V (columns, d); the neurons are their columns. Indices count from zero."
-    notes = "Two samples share a coupling only if they share a row or a column, so the observed entries form the graph that training sees."
+    convention = (
+        "u_i and v_j are rows of U (rows, d) and V (columns, d); the neurons are their columns. Indices count from zero."
+    )
+    notes = (
+        "Two samples share a coupling only if they share a row or a column, so the observed entries form the graph that "
+        "training sees."
+    )
 
     rows: int = 6
     columns: int = 5

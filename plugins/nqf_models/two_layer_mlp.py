@@ -41,8 +41,9 @@ class TwoLayerMLP(nqf.Layer):
     )
     convention = "w_i = (u_i, v_i), no biases. With several outputs there is one A for each, and A_o couples u to v_o only."
     notes = (
-        "An odd φ gives sign symmetry and a remainder of order ε⁴, other smooth φ with φ(0) = 0 one of order ε³. "
-        "φ(0) ≠ 0 (sigmoid, softplus) breaks ZGZ: then g = φ(0) on v and the general form applies. With φ = identity the layer is its quadratic form."
+        "An odd φ gives sign symmetry and a remainder of order ε⁴, other smooth φ with φ(0) = 0 one of order ε³. φ(0) ≠ 0 "
+        "(sigmoid, softplus) breaks ZGZ: then g = φ(0) on v and the general form applies. With φ = identity the layer is its "
+        "quadratic form."
     )
 
     n_in: int = 8
