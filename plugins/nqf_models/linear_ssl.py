@@ -46,8 +46,8 @@ class LinearSSL(nqf.Layer):
         ),
     )
     convention = (
-        "The literature's W is (outputs, dim) with neurons as rows; here they are the columns of its transpose, so M is the literature's WᵀW. "
-        "χ (chi) is the other view of x."
+        "The literature's W is (outputs, dim) with neurons as rows; here they are the columns of its transpose, so M is the "
+        "literature's WᵀW. χ (chi) is the other view of x."
     )
     notes = "Only the invariance term is modelled. What keeps the encoder from collapsing is a matter of the loss."
 

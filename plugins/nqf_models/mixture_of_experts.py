@@ -50,9 +50,10 @@ class MixtureOfExperts(nqf.Layer):
         "w_i = (r_i, Θ_i), Θ_i of shape (features, n_out). Each expert has its own gate; none are normalised over the experts."
     )
     notes = (
-        "The literature's sigmoid gate has ψ(0) = ½ and breaks ZGZ: g = ½ G on Θ, and the general form applies; so does an expert with E(x; 0) ≠ 0. "
-        "A softmax over the experts couples them (B ≠ 0) and is another layer. Experts with a hidden layer of their own have G = 0 and lead at order "
-        "three, so they are not among the choices. An odd gate with odd experts gives sign symmetry; identity for both makes the layer its quadratic form."
+        "The literature's sigmoid gate has ψ(0) = ½ and breaks ZGZ: g = ½ G on Θ, and the general form applies; so does an "
+        "expert with E(x; 0) ≠ 0. A softmax over the experts couples them (B ≠ 0) and is another layer. Experts with a "
+        "hidden layer of their own have G = 0 and lead at order three, so they are not among the choices. An odd gate with "
+        "odd experts gives sign symmetry; identity for both makes the layer its quadratic form."
     )
 
     n_in: int = 6

@@ -42,9 +42,9 @@ class MultiHeadAttention(nqf.Layer):
         ),
     )
     convention = (
-        "Tokens are rows of the input X (n, tokens, dim), columns in the formula. x_avg ⊗ I holds for column-major vec(V); stacked row-major it is "
-        "I ⊗ x_avg. Encoding a feature table of tokens · dim numbers cuts it into tokens (the rows of a square image when tokens = dim), and the "
-        "query is their mean."
+        "Tokens are rows of the input X (n, tokens, dim), columns in the formula. x_avg ⊗ I holds for column-major vec(V); "
+        "stacked row-major it is I ⊗ x_avg. Encoding a feature table of tokens · dim numbers cuts it into tokens (the rows "
+        "of a square image when tokens = dim), and the query is their mean."
     )
     notes = "K and Q flip sign together, and so do V and v, hence sign symmetry and a remainder of order ε⁴."
 
@@ -97,8 +97,8 @@ class MultiHeadAttention(nqf.Layer):
         """
         if features.shape[1] != self.tokens * self.dim:
             raise nqf.InvalidInput(
-                f"{self.key} reads tokens · dim = {self.tokens} · {self.dim} features as tokens; the data has {features.shape[1]}. "
-                "Set tokens and dim to match, for an image of r × r pixels tokens=r and dim=r."
+                f"{self.key} reads tokens · dim = {self.tokens} · {self.dim} features as tokens; the data has "
+                f"{features.shape[1]}. Set tokens and dim to match, for an image of r × r pixels tokens=r and dim=r."
             )
         X = features.reshape(len(features), self.tokens, self.dim)
         return {"X": X, "x": X.mean(1)}

@@ -51,12 +51,13 @@ class SingleLayerCNN(nqf.Layer):
         ),
     )
     convention = (
-        "w_i = (k_i, v_i), no padding, no biases, and the patches are summed, not averaged. The filter is not flipped (cross-correlation). "
-        "A feature table of channels · rows · columns numbers is read as images in that order, row-major."
+        "w_i = (k_i, v_i), no padding, no biases, and the patches are summed, not averaged. The filter is not flipped "
+        "(cross-correlation). A feature table of channels · rows · columns numbers is read as images in that order, "
+        "row-major."
     )
     notes = (
-        "At quadratic order the layer sees only the sum of the patches. What is said of the activation in the two-layer MLP holds here; "
-        "φ(0) ≠ 0 gives g = P φ(0) on v, P being the number of patches."
+        "At quadratic order the layer sees only the sum of the patches. What is said of the activation in the two-layer MLP "
+        "holds here; φ(0) ≠ 0 gives g = P φ(0) on v, P being the number of patches."
     )
 
     channels: int = 2
@@ -74,8 +75,8 @@ class SingleLayerCNN(nqf.Layer):
         nqf.activation(self.activation)
         if self.kernel_rows > self.rows or self.kernel_columns > self.columns:
             raise nqf.InvalidInput(
-                f"the kernel ({self.kernel_rows} × {self.kernel_columns}) must fit into the image ({self.rows} × {self.columns}); "
-                "there is no padding."
+                f"the kernel ({self.kernel_rows} × {self.kernel_columns}) must fit into the image "
+                f"({self.rows} × {self.columns}); there is no padding."
             )
 
     @property

@@ -40,8 +40,8 @@ class WordContextEmbedding(nqf.Layer):
         ),
     )
     convention = (
-        "The output is the score itself. Under the logistic loss with targets +1 for observed and −1 for drawn pairs it is skip-gram with negative "
-        "sampling. Indices count from zero."
+        "The output is the score itself. Under the logistic loss with targets +1 for observed and −1 for drawn pairs it is "
+        "skip-gram with negative sampling. Indices count from zero."
     )
     notes = "The same quadratic form as matrix completion; the two differ in their loss and in which pairs are seen."
 
