@@ -26,9 +26,7 @@ def validate_layer_class(cls: Any) -> None:
     name = cls.__name__
     key = getattr(cls, "key", None)
     if not isinstance(key, str) or not KEY.fullmatch(key):
-        raise LayerError(
-            f"{name}.key must be lower-case words joined by hyphens, such as 'two-layer-mlp'; got {_shown(key)}"
-        )
+        raise LayerError(f"{name}.key must be lower-case words joined by hyphens, such as 'two-layer-mlp'; got {_shown(key)}")
     _check_fields(cls)
     for method in ("blocks", "sample"):
         if not _overrides(cls, method):
@@ -61,7 +59,9 @@ def validate_layer(layer: Layer) -> None:
     except Exception as error:
         raise LayerError(f"{name}.blocks() raised {type(error).__name__}: {error}") from error
     if not isinstance(blocks, dict) or not blocks:
-        raise LayerError(f"{name}.blocks() must be a dict of block names to shapes, such as {{'u': (8,)}}; got {_shown(blocks)}")
+        raise LayerError(
+            f"{name}.blocks() must be a dict of block names to shapes, such as {{'u': (8,)}}; got {_shown(blocks)}"
+        )
     for block, shape in blocks.items():
         if not isinstance(block, str) or not block.isidentifier() or keyword.iskeyword(block):
             raise LayerError(f"{name}.blocks() must name its blocks by Python identifiers; got {_shown(block)}")

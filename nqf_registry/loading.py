@@ -146,8 +146,8 @@ def _hooks(source: Source, target: Any) -> pluggy.PluginManager:
     hooks.check_pending()  # a misspelt hook would otherwise never be called, and nobody would know
     if not hooks.get_hookcallers(target):
         raise PluginError(
-            f"no hook in {source.value}; expected at least one function nqf_register(register), nqf_register_commands(register) "
-            "or nqf_register_data(register) marked @nqf.hookimpl"
+            f"no hook in {source.value}; expected at least one function nqf_register(register), "
+            "nqf_register_commands(register) or nqf_register_data(register) marked @nqf.hookimpl"
         )
     return hooks
 
@@ -182,7 +182,7 @@ def _named_commands(commands: list[Any]) -> "dict[str, click.Command]":
 
     for command in commands:
         if not isinstance(command, click.Command):
-            raise PluginError(f"expected a click command, got the {type(command).__name__} {command!r}; decorate it with @click.command()")
+            raise PluginError(f"expected a click command, got {command!r}; decorate the function with @click.command()")
         if not isinstance(command.name, str) or not _NAME.fullmatch(command.name):
             raise PluginError(f"expected a command named by lower-case words joined by hyphens, got {command.name!r}")
         if command.name in VERBS:

@@ -7,7 +7,7 @@ valid while every recorded file has the size and the modification time it had. F
 import hashlib
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nqf_registry import __version__
 from nqf_registry.cache import read_json, write_json
@@ -39,7 +39,7 @@ def describe(plugin: "Plugin") -> Metadata:
 
 def recall(source: Source) -> Metadata | None:
     """The stored metadata of a plugin, or None where there are none or its files have changed. Imports nothing."""
-    stored = read_json(_name(source))
+    stored: Any = read_json(_name(source))
     try:
         if stored["format"] != FORMAT or stored["library"] != __version__ or source.file not in stored["files"]:
             return None

@@ -242,7 +242,9 @@ class Registry:
 
     def _entries(self, kind: str) -> list[Entry]:
         return [
-            Entry(name, getattr(self._metadata[source], kind)[name], source.name, source.distribution, source.version, source.file)
+            Entry(
+                name, getattr(self._metadata[source], kind)[name], source.name, source.distribution, source.version, source.file
+            )
             for name, (source, *others) in self._claims(kind).items()
             if not others
         ]

@@ -60,22 +60,27 @@ def parse_sizes(cls: "type[Layer]", assignments: Iterable[str]) -> dict[str, Any
     return sizes
 
 
+def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a layer class. The base class is no dataclass, so its subclasses are not known to be."""
+    return dataclasses.fields(cls)
+
+
 def _hints(cls: "type[Layer]") -> dict[str, Any]:
     """The type of every size that can be set; where an annotation cannot be resolved, the type of the default."""
     try:
         resolved = typing.get_type_hints(cls)
     except Exception:
         resolved = {}
-    return {field.name: resolved.get(field.name, type(field.default)) for field in dataclasses.fields(cls) if field.init}
+    return {field.name: resolved.get(field.name, type(field.default)) for field in _fields(cls) if field.init}
 
 
 def _hint(cls: "type[Layer]", hints: dict[str, Any], name: str) -> Any:
     if name in hints:
         return hints[name]
-    for field in dataclasses.fields(cls):
+    for field in _fields(cls):
         if field.name == name:
             raise InvalidInput(f"{cls.key}: the size {name} is fixed at {field.default!r} and cannot be set")
-    defaults = {field.name: field.default for field in dataclasses.fields(cls) if field.init}
+    defaults = {field.name: field.default for field in _fields(cls) if field.init}
     listed = ", ".join(f"{field}={default!r}" for field, default in defaults.items())
     raise InvalidInput(
         f"{cls.key} has no size {name!r}.{did_you_mean(name, hints)} Its sizes, with their defaults: {listed or 'none'}"

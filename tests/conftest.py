@@ -1,4 +1,4 @@
-"""Settings of every test: one thread, a cache of this run alone, hypothesis profiles, and plugins that are installed for one test."""
+"""Settings of every test: one thread, a cache of this run alone, hypothesis profiles, and plugins installed for one test."""
 
 import os
 import shutil

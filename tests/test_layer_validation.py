@@ -65,7 +65,20 @@ def test_a_malformed_key(key):
 
 
 @pytest.mark.parametrize(
-    "value", [None, {}, [], [("w", (3,))], {"w": [3]}, {"w": 3}, {"w": (0,)}, {"w": (-1,)}, {"w": (2.0,)}, {"w": (True,)}, {"w": ("3",)}]
+    "value",
+    [
+        None,
+        {},
+        [],
+        [("w", (3,))],
+        {"w": [3]},
+        {"w": 3},
+        {"w": (0,)},
+        {"w": (-1,)},
+        {"w": (2.0,)},
+        {"w": (True,)},
+        {"w": ("3",)},
+    ],
 )
 def test_malformed_blocks(value):
     with pytest.raises(nqf.LayerError, match=r"Variant\.blocks\(\)"):
@@ -101,14 +114,18 @@ def test_claims_that_are_none():
 @pytest.mark.parametrize("method", ["blocks", "sample"])
 def test_a_method_that_is_missing(method):
     members = {name: Good.__dict__[name] for name in ("blocks", "sample", "unit") if name != method}
-    cls = dataclass(frozen=True)(type("Partial", (nqf.Layer,), {"key": "partial", "__annotations__": {"width": int}, "width": 2, **members}))
+    cls = dataclass(frozen=True)(
+        type("Partial", (nqf.Layer,), {"key": "partial", "__annotations__": {"width": int}, "width": 2, **members})
+    )
     with pytest.raises(nqf.LayerError, match=rf"Partial has no {method}\(\)"):
         validate_layer_class(cls)
 
 
 def test_neither_unit_nor_forward():
     members = {name: Good.__dict__[name] for name in ("blocks", "sample")}
-    cls = dataclass(frozen=True)(type("Partial", (nqf.Layer,), {"key": "partial", "__annotations__": {"width": int}, "width": 2, **members}))
+    cls = dataclass(frozen=True)(
+        type("Partial", (nqf.Layer,), {"key": "partial", "__annotations__": {"width": int}, "width": 2, **members})
+    )
     with pytest.raises(nqf.LayerError, match=r"neither unit\(\) nor forward\(\)"):
         validate_layer_class(cls)
 
@@ -135,7 +152,9 @@ def test_a_size_without_a_default():
         validate_layer_class(NoDefault)
 
 
-@pytest.mark.parametrize(("thing", "hint"), [(Good(), r"register\(Good\)"), (int, "derive it"), (nqf.Layer, "derive it"), (None, "a class")])
+@pytest.mark.parametrize(
+    ("thing", "hint"), [(Good(), r"register\(Good\)"), (int, "derive it"), (nqf.Layer, "derive it"), (None, "a class")]
+)
 def test_what_is_no_layer_class(thing, hint):
     with pytest.raises(nqf.LayerError, match=rf"expected a subclass of nqf\.Layer.*{hint}"):
         validate_layer_class(thing)

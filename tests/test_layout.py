@@ -21,7 +21,9 @@ def name_of(path):
 def test_a_file_is_short_or_says_why_not(path):
     lines = path.read_text().splitlines()
     if len(lines) >= LIMIT:
-        assert any("Longer than 400 lines because" in line for line in lines[:30]), f"{len(lines)} lines and no reason in the first 30"
+        assert any("Longer than 400 lines because" in line for line in lines[:30]), (
+            f"{len(lines)} lines and no reason in the first 30"
+        )
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=name_of)
@@ -32,7 +34,9 @@ def test_the_library_names_no_plugin_package(path):
 @pytest.mark.parametrize("path", LIBRARY, ids=name_of)
 def test_the_library_branches_on_no_model(path):
     """No comparison, match case or dispatch table of the library holds the key, module or class name of a model."""
-    names = {form for key in ENTRY_POINTS for form in (key, key.replace("-", "_"), "".join(word.title() for word in key.split("-")))}
+    names = {
+        form for key in ENTRY_POINTS for form in (key, key.replace("-", "_"), "".join(word.title() for word in key.split("-")))
+    }
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.Compare, ast.MatchValue, ast.Dict, ast.Set)):
             parts = node.keys if isinstance(node, ast.Dict) else list(ast.walk(node))

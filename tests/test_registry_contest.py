@@ -65,7 +65,8 @@ def test_one_file_given_twice_is_one_plugin(layer_source, write):
 
 
 def test_two_commands_of_one_name_are_contested(install):
-    source = "import click, nqf_registry as nqf\n@nqf.hookimpl\ndef nqf_register_commands(register): register(click.Command('greet'))\n"
+    source = "import click, nqf_registry as nqf\n@nqf.hookimpl\n"
+    source += "def nqf_register_commands(register): register(click.Command('greet'))\n"
     install("greeter_a", source)
     install("greeter_b", source)
     registry = Registry.load()

@@ -109,7 +109,7 @@ def test_data_sets_and_commands_of_a_plugin(write):
     assert [(entry.key, entry.title) for entry in registry.data_sets()] == [("wave", "A sine wave.")]
     assert registry.command("greet").name == "greet"
     assert registry.data_set("wave")(None, n=4) == 4
-    with pytest.raises(nqf.UnknownKey, match="no data set 'waev' is registered. Did you mean 'wave'"):
+    with pytest.raises(nqf.UnknownKey, match=r"no data set 'waev' is registered\. Did you mean 'wave'"):
         registry.data_set("waev")
 
 

@@ -62,7 +62,10 @@ def test_an_edit_is_noticed(install, layer_source):
 def test_an_edit_of_a_base_class_elsewhere_is_noticed(install, layer_source, tmp_path):
     base = tmp_path / "site" / "base_of_plugin.py"
     base.write_text(layer_source("base-layer"))
-    install("derived", "import nqf_registry as nqf\nfrom base_of_plugin import Sample\n@nqf.hookimpl\ndef nqf_register(register):\n    register(Sample)\n")
+    install(
+        "derived",
+        "from base_of_plugin import Sample, nqf\n@nqf.hookimpl\ndef nqf_register(register): register(Sample)\n",
+    )
     assert "base-layer" in Registry.load().keys()
     base.write_text(layer_source("renamed-base-layer"))
     sys.modules.pop("base_of_plugin")
@@ -105,7 +108,9 @@ def test_metadata_of_another_shape_are_as_good_as_none(install, layer_source, fr
         stored = json.loads(file.read_text())
         stored["names"]["layers"] = {"shaped-layer": 3}
         file.write_text(json.dumps(stored))
-    assert [entry.title for entry in load_as_new_process("shaped").entries() if entry.key == "shaped-layer"] == ["A sample layer"]
+    assert [entry.title for entry in load_as_new_process("shaped").entries() if entry.key == "shaped-layer"] == [
+        "A sample layer"
+    ]
 
 
 def test_a_cache_that_cannot_be_written_breaks_nothing(install, layer_source, fresh_cache):

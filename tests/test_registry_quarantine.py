@@ -33,7 +33,13 @@ def nqf_register(register):
 
 # name: (source, value of the entry point, stage, exception, a word of the message)
 BROKEN = {
-    "import-error": ("import a_module_that_is_not_there\n", None, "import", "ModuleNotFoundError", "a_module_that_is_not_there"),
+    "import-error": (
+        "import a_module_that_is_not_there\n",
+        None,
+        "import",
+        "ModuleNotFoundError",
+        "a_module_that_is_not_there",
+    ),
     "system-exit": ("import sys\nsys.exit(0)\n", None, "import", "SystemExit", "0"),
     "unknown-hook": (HOOK + "def nqf_regsiter(register): ...\n", None, "registration", "PluginValidationError", "nqf_regsiter"),
     "target-is-none": ("plugin = None\n", "broken_plugin:plugin", "import", "PluginError", "None"),
@@ -47,7 +53,13 @@ BROKEN = {
     "no-layer": (HOOK + "def nqf_register(register): register(3)\n", None, "validation", "LayerError", "nqf.Layer"),
     "exit-in-hook": (HOOK + "def nqf_register(register): raise SystemExit('over')\n", None, "hook", "SystemExit", "over"),
     "no-command": (HOOK + "def nqf_register_commands(register): register(print)\n", None, "validation", "PluginError", "click"),
-    "loader-no-function": (HOOK + "def nqf_register_data(register): register('a', 1)\n", None, "validation", "PluginError", "loader"),
+    "loader-no-function": (
+        HOOK + "def nqf_register_data(register): register('a', 1)\n",
+        None,
+        "validation",
+        "PluginError",
+        "loader",
+    ),
 }
 
 

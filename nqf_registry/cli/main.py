@@ -26,7 +26,7 @@ class _Told(click.ClickException):
 
     def __init__(self, error: NQFError) -> None:
         super().__init__(str(error).strip() or type(error).__name__)
-        self.exit_code = error.exit_code
+        self.exit_code: int = error.exit_code
 
 
 class Verbs(click.Group):

@@ -91,7 +91,11 @@ def json_option(function: F) -> F:
 def size_option(function: F) -> F:
     """Adds ``--set NAME=VALUE``, repeatable, passed to the function as ``sizes`` (a tuple of texts; see ``resolve_layer``)."""
     return click.option(
-        "--set", "sizes", multiple=True, metavar="NAME=VALUE", help="Set a size or choice of the layer, such as width=32; repeatable."
+        "--set",
+        "sizes",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a size or choice of the layer, such as width=32; repeatable.",
     )(function)
 
 
