@@ -13,8 +13,10 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Activation": "nqf_registry.activations",
     "Claims": "nqf_registry.layer",
+    "Composition": "nqf_registry.compose.graph",
     "ContestedKey": "nqf_registry.errors",
     "Diverged": "nqf_registry.errors",
+    "Graph": "nqf_registry.compose.builder",
     "GraphError": "nqf_registry.errors",
     "Expansion": "nqf_registry.expansion",
     "InvalidInput": "nqf_registry.errors",
@@ -36,6 +38,7 @@ _EXPORTS = {
     "dense": "nqf_registry.structure",
     "expand": "nqf_registry.expansion",
     "hookimpl": "nqf_registry.hookspecs",
+    "load_composition": "nqf_registry.compose.spec",
     "quadratic": "nqf_registry.structure",
     "quadratic_form": "nqf_registry.quadratic_form",
     "require_choice": "nqf_registry.choices",

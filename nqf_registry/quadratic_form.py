@@ -8,6 +8,7 @@ Source: arXiv 2608.13335, Theorem 1 and appendix B.1, B.2.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Layer, Weights, cast, declares
 from nqf_registry.structure import Structure
 
@@ -100,19 +102,30 @@ class QuadraticForm:
             return torch.stack([along(*parts) for parts in zip(*(t.unbind(0) for t in tensors), strict=True)])
 
 
-def quadratic_form(layer: Layer, x: Inputs, dtype: torch.dtype | None = None) -> QuadraticForm:
-    """The NQF of a layer at inputs x.
+@functools.singledispatch
+def quadratic_form(subject: Any, x: Inputs, dtype: torch.dtype | None = None) -> Any:
+    """The NQF of a layer or a composition at inputs x.
 
     Args:
-        layer: any layer; where it claims ZGZ its linear and cross parts are zero, else they are taken as declared, and the whole form is
-            derived if one of structure, linear and cross is left out.
+        subject: any layer; where it claims ZGZ its linear and cross parts are zero, else they are taken as declared, and the
+            whole form is derived if one of structure, linear and cross is left out. Or a composition: its nodes of form
+            "follow" and "nqf" become their forms at their own inputs.
         x: inputs with leading axis n.
         dtype: dtype of the weights it will meet; floating inputs are cast to it. By default theirs.
 
     Returns:
-        The form, with :meth:`QuadraticForm.evaluate` and :meth:`QuadraticForm.pullback`.
+        For a layer a :class:`QuadraticForm`; always an object with ``evaluate(W)`` and ``pullback(W, cotangent)``.
+
+    Raises:
+        InvalidInput: the subject is neither.
     """
-    own: Any = layer
+    raise InvalidInput(f"quadratic_form takes a layer or a composition, got {type(subject).__name__}.")
+
+
+@quadratic_form.register
+def _(subject: Layer, x: Inputs, dtype: torch.dtype | None = None) -> QuadraticForm:
+    layer: Layer = subject
+    own: Any = subject
     if dtype is not None:
         x = cast(x, dtype)
     complete = declares(layer, "structure") and (layer.claims.zgz or (declares(layer, "linear") and declares(layer, "cross")))
