@@ -17,6 +17,8 @@ import opt_einsum
 import torch
 from torch import Tensor
 
+from nqf_registry.errors import InvalidInput
+
 NEURON, REPLICA, LEFT, RIGHT = "Z", "R", "X", "Y"
 FRESH = "ABCDEFGHIJ"
 
@@ -48,6 +50,13 @@ class Rows:
 
     block: str
     index: Tensor  # (n,) integers
+
+
+def _out_of_range(which: Rows, size: int) -> InvalidInput:
+    low, high = (int(t) for t in which.index.aminmax())
+    return InvalidInput(
+        f"nqf.rows picks rows {low} to {high} of block {which.block!r}, which has {size}; rows count from 0 to {size - 1}."
+    )
 
 
 def _name(side: str | Rows) -> str:
@@ -83,16 +92,44 @@ class Coupling:
         block = W[_name(which)]
         replicas = REPLICA if block.ndim == len(letters) + 2 else ""
         if isinstance(which, Rows):
-            block = block.index_select(len(replicas), which.index)
+            try:
+                block = block.index_select(len(replicas), which.index)
+            except IndexError:  # looking first would cost a pass over the index, and on a GPU a wait, at every call
+                raise _out_of_range(which, block.shape[len(replicas)]) from None
         return replicas + letters + NEURON, block
 
     def sizes(self) -> dict[str, int]:
         """The sizes of the letters that the coefficients and picked rows fix."""
-        known = {a: s for word, c in zip(self.letters[1:-1], self.coefficients, strict=True) for a, s in zip(word, c.shape, strict=True)}
+        known = {
+            a: s
+            for word, c in zip(self.letters[1:-1], self.coefficients, strict=True)
+            for a, s in zip(word, c.shape, strict=True)
+        }
         for which in (self.left, self.right):
             if isinstance(which, Rows):
                 known["n"] = which.index.shape[0]
         return known
+
+    def fit(self, blocks: Blocks) -> dict[str, int]:
+        """The size of every letter, given the shapes of the blocks.
+
+        Raises:
+            InvalidInput: a block has another size than a coefficient, or than the other block, under the same letter.
+        """
+        sizes = self.sizes()
+        for side, (name, which) in enumerate(zip(self.names, (self.left, self.right), strict=True)):
+            picked = isinstance(which, Rows)  # then the first axis of the block is what the index counts
+            for letter, size in list(zip(self.letters[-side], blocks[name], strict=True))[picked:]:
+                if sizes.setdefault(letter, size) != size:
+                    raise InvalidInput(
+                        f"The structure gives the letter {letter!r} size {sizes[letter]}, block {name!r} is {blocks[name]}."
+                    )
+        return sizes
+
+    def counts(self, blocks: Blocks) -> tuple[int, int]:
+        """The numbers n of samples and k of outputs; raises as :meth:`fit` does."""
+        sizes = self.fit(blocks)
+        return sizes["n"], prod(sizes[a] for a in self.output[1:])
 
     def _outputs(self, value: Tensor) -> Tensor:
         """Joins the output axes into the last one: (..., n, *outs) to (..., n, k)."""
@@ -121,7 +158,9 @@ class Coupling:
         replicas = REPLICA if REPLICA in target else ""
         words, tensors = [*self.letters[1:-1], other], [*self._coefficients(value), value]
         if cotangent is None:
-            for position, letter in enumerate(sorted(set(self.output[1:]) & set(target))):  # an output axis is a block axis too: a diagonal
+            for position, letter in enumerate(
+                sorted(set(self.output[1:]) & set(target))
+            ):  # an output axis is a block axis too: a diagonal
                 fresh = FRESH[position]
                 words.append(letter + fresh)
                 size = dict(zip(target, block.shape, strict=True))[letter]

@@ -25,7 +25,7 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Claims:
-    """What a layer says of itself. True is a promise that is checked; False promises nothing, and the check reports what it saw.
+    """What a layer says of itself: True is a promise that is checked, False promises nothing and the check reports what it saw.
 
     Attributes:
         symmetric: f(W σ) = f(W) for every permutation σ of the neurons.
@@ -54,21 +54,24 @@ class Port:
 
 
 class Layer:
-    """A sum over interchangeable units, declared once and used by every part of the library.
+    r"""A sum over interchangeable units, declared once and used by every part of the library.
 
-    Subclass it as a frozen dataclass whose fields are the sizes and choices, ``width`` (d, the number of neurons) among them, and write
+    Subclass it as a frozen dataclass whose fields are the sizes and choices, ``width`` (d, the number of neurons) among them,
+    and write
 
     - ``blocks()``: the neuron partition, name to shape of ONE neuron's parameters;
     - ``sample(n, generator)``: n typical inputs, a dict of tensors with leading axis n;
     - ``unit(w, x)``: one neuron's contribution (n, k), or ``forward(W, x)`` where the layer is no sum or has a faster way;
-    - ``structure(x)``: A(x), by :func:`nqf_registry.quadratic`, :func:`nqf_registry.dense` and ``+``. It may be left out: it is then derived.
+    - ``structure(x)``: A(x), by :func:`nqf_registry.quadratic`, :func:`nqf_registry.dense` and ``+``. It may be left out: it is
+      then derived.
 
-    Optional: ``linear(x)`` (g, a dict of blocks (n, k, \\*shape); a block left out is zero) and ``cross(x)`` (B, a Structure) where ZGZ fails;
-    ``offset(x)`` (f(0), (n, k) or a number); ``pullback(W, x, cotangent)`` (a closed-form gradient, a dict like W);
-    ``encode(features)`` (a table of feature vectors (n, m) to this layer's inputs); ``variants()`` (further instances to verify).
+    Optional: ``linear(x)`` (g, a dict of blocks (n, k, \*shape); a block left out is zero) and ``cross(x)`` (B, a Structure)
+    where ZGZ fails; ``offset(x)`` (f(0), (n, k) or a number); ``pullback(W, x, cotangent)`` (a closed-form gradient, a dict
+    like W); ``encode(features)`` (a table of feature vectors (n, m) to this layer's inputs); ``variants()`` (further instances to
+    verify).
 
-    Weights travel as a dict of blocks with the neuron axis last, W["u"]: (n_in, d). Neither ``unit`` nor ``forward`` sees a replica axis
-    unless the class sets ``batched = True``.
+    Weights travel as a dict of blocks with the neuron axis last, W["u"]: (n_in, d). Neither ``unit`` nor ``forward`` sees a
+    replica axis unless the class sets ``batched = True``.
 
     Attributes:
         key: name in the registry, lower-case words joined by hyphens.
@@ -105,7 +108,7 @@ class Layer:
         raise LayerError(f"{type(self).__name__} must define blocks(self): the name and shape of each block of one neuron.")
 
     def sample(self, n: int, generator: torch.Generator) -> dict[str, Tensor]:
-        """n typical inputs, each tensor with leading axis n."""
+        """Typical inputs, each tensor with leading axis n."""
         raise LayerError(f"{type(self).__name__} must define sample(self, n, generator): a dict of n typical inputs.")
 
     def unit(self, w: Weights, x: Inputs) -> Tensor:
@@ -134,8 +137,8 @@ class Layer:
             if not port.integer and prod(port.shape) == m:
                 return {name: features.reshape(len(features), *port.shape)}
         raise InvalidInput(
-            f"{self.key} takes {', '.join(f'{name} {port}' for name, port in ports.items())}; the data has {m} features a sample. "
-            f"Give the layer sizes that hold {m} numbers, or define encode(features) on it."
+            f"{self.key} takes {', '.join(f'{name} {port}' for name, port in ports.items())}; the data has {m} features a "
+            f"sample. Give the layer sizes that hold {m} numbers, or define encode(features) on it."
         )
 
     @property
@@ -155,18 +158,24 @@ class Layer:
             return self(self.zeros(), x).shape[-1]
 
     def zeros(self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """W = 0, a dict of blocks (\\*shape, d)."""
+        r"""W = 0, a dict of blocks (\*shape, d)."""
         return {name: torch.zeros(*shape, self.width, dtype=dtype, device=device) for name, shape in self.blocks().items()}
 
     def random(
-        self, generator: torch.Generator, scale: float = 1.0, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+        self,
+        generator: torch.Generator,
+        scale: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
     ) -> dict[str, Tensor]:
         """W with independent normal entries of standard deviation ``scale``.
 
         Drawn in float64 on the CPU and then moved, so that one seed gives one W in every dtype and on every device.
         """
         return {
-            name: (scale * torch.randn(*shape, self.width, generator=generator, dtype=torch.float64)).to(device=device, dtype=dtype)
+            name: (scale * torch.randn(*shape, self.width, generator=generator, dtype=torch.float64)).to(
+                device=device, dtype=dtype
+            )
             for name, shape in self.blocks().items()
         }
 
@@ -184,17 +193,17 @@ class Layer:
         return dataclasses.replace(self, width=width) if free else self  # type: ignore[type-var]
 
     def __call__(self, W: Weights | Tensor, x: Inputs) -> Tensor:
-        """f(W) at n inputs.
+        r"""f(W) at n inputs.
 
         Args:
-            W: blocks (\\*shape, d) or stacked (p, d); each may have one leading replica axis R.
+            W: blocks (\*shape, d) or stacked (p, d); each may have one leading replica axis R.
             x: inputs with leading axis n; floating ones are cast to the dtype of W, integer ones never.
 
         Returns:
             (n, k), or (R, n, k).
 
         Raises:
-            InvalidInput: W or x have the wrong blocks or shapes.
+            InvalidInput: W or x have the wrong blocks or shapes, or an integer input picks what is not there.
             LayerError: the layer returned something that is no (n, k) tensor.
         """
         blocks = self.blocks()
@@ -205,11 +214,21 @@ class Layer:
         replicas = check_weights(self.key, blocks, W)
         x = cast(x, next(iter(W.values())).dtype)
         n = check_inputs(self.key, x)
-        if replicas is None or self.batched:
-            out = self.forward(W, x)
-        else:
-            names = tuple(W)
-            out = mapped(self, lambda *parts: self.forward(dict(zip(names, parts, strict=True)), x), [W[name] for name in names], 0)
+        try:
+            if replicas is None or self.batched:
+                out = self.forward(W, x)
+            else:
+                names = tuple(W)
+                out = mapped(
+                    self, lambda *parts: self.forward(dict(zip(names, parts, strict=True)), x), [W[name] for name in names], 0
+                )
+        except IndexError as error:
+            integers = [name for name, t in x.items() if not t.is_floating_point()]
+            if not integers:
+                raise
+            raise InvalidInput(
+                f"{self.key}: an index in {' or '.join(integers)} is out of range for these sizes ({error})."
+            ) from error
         expected = (n,) if replicas is None else (replicas, n)
         if not isinstance(out, Tensor) or out.shape[:-1] != expected:
             what = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
@@ -224,7 +243,9 @@ def _bound(method: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Layer, x: Inputs) -> Structure:
         result = method(self, x)
         if not isinstance(result, Structure):
-            raise LayerError(f"{self.key}: {method.__name__}(x) must return nqf.quadratic(…) or nqf.dense(…), got {type(result).__name__}.")
+            raise LayerError(
+                f"{self.key}: {method.__name__}(x) must return nqf.quadratic(…) or nqf.dense(…), got {type(result).__name__}."
+            )
         return result.bind(self.blocks())
 
     return wrapped
@@ -247,7 +268,7 @@ def mapped(layer: Layer, function: Callable[..., Tensor], parts: list[Tensor], a
     if not is_looped(layer):
         try:
             return torch.func.vmap(function, in_dims=axis)(*parts)
-        except Exception:  # noqa: BLE001 - vmap's refusals have no class of their own
+        except Exception:  # vmap's refusals have no class of their own
             result = torch.stack([function(*columns) for columns in zip(*(p.unbind(axis) for p in parts), strict=True)])
             _looped.add(type(layer))
             return result
@@ -255,7 +276,7 @@ def mapped(layer: Layer, function: Callable[..., Tensor], parts: list[Tensor], a
 
 
 def declares(layer: Layer, name: str) -> bool:
-    """Whether a layer writes one of the optional methods itself: structure, linear, cross, offset, pullback, unit, forward, variants."""
+    """Whether a layer writes an optional method itself: structure, linear, cross, offset, pullback, unit, forward, variants."""
     own = getattr(type(layer), name, None)
     return own is not None and own is not getattr(Layer, name, None)
 
@@ -283,7 +304,8 @@ def check_weights(key: str, blocks: Mapping[str, tuple[int, ...]], W: Weights) -
         leads.add(got[:lead])
         widths.add(got[-1])
     if len(leads) > 1 or len(widths) > 1:
-        raise InvalidInput(f"{key}: the blocks must share one width and one replica axis, got {({n: tuple(t.shape) for n, t in W.items()})}.")
+        shapes = {name: tuple(block.shape) for name, block in W.items()}
+        raise InvalidInput(f"{key}: the blocks must share one width and one replica axis, got {shapes}.")
     lead = leads.pop()
     return lead[0] if lead else None
 

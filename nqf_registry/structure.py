@@ -41,7 +41,8 @@ class Structure:
 
     def __mul__(self, factor: float) -> Structure:
         scaled = (
-            replace(t, scale=t.scale * factor) if isinstance(t, Coupling) else replace(t, tensor=t.tensor * factor) for t in self.terms
+            replace(t, scale=t.scale * factor) if isinstance(t, Coupling) else replace(t, tensor=t.tensor * factor)
+            for t in self.terms
         )
         return replace(self, terms=tuple(scaled))
 
@@ -57,28 +58,40 @@ class Structure:
         """The same structure, knowing the blocks of its layer.
 
         Raises:
-            InvalidInput: a coupling names a block that the layer lacks, or with another number of axes.
+            InvalidInput: a coupling names a block that the layer lacks, or with axes of other number or size; or the terms
+                disagree on the numbers of samples and outputs.
         """
+        counts = []
         for term in self.terms:
             if isinstance(term, Matrix):
                 p = sum(prod(shape) for shape in blocks.values())
                 if term.tensor.shape[-1] != p:
-                    raise InvalidInput(f"nqf.dense holds {term.tensor.shape[-1]} × {term.tensor.shape[-1]} matrices, the blocks have p = {p}.")
+                    raise InvalidInput(
+                        f"nqf.dense holds {term.tensor.shape[-1]} × {term.tensor.shape[-1]} matrices, the blocks have p = {p}."
+                    )
+                counts.append((term.tensor.shape[0], term.tensor.shape[1]))
                 continue
             for side, name in enumerate(term.names):
                 if name not in blocks:
                     raise InvalidInput(f"The structure couples a block {name!r}; the blocks are {', '.join(blocks)}.")
                 if len(blocks[name]) != term.rank_of(side):
                     raise InvalidInput(
-                        f"The structure writes block {name!r} with letters {term.letters[-side]!r}, but its shape is {blocks[name]}: "
-                        "give one letter an axis."
+                        f"The structure writes block {name!r} with letters {term.letters[-side]!r}, but its shape is "
+                        f"{blocks[name]}: give one letter an axis."
                     )
+            counts.append(term.counts(blocks))
+        if len(set(counts)) > 1:  # broadcasting would hide it until the gradient
+            raise InvalidInput(
+                f"The terms of the structure differ in samples and outputs (n, k): {', '.join(map(str, counts))}."
+            )
         return replace(self, blocks=dict(blocks))
 
     @property
     def _bound(self) -> Blocks:
         if self.blocks is None:
-            raise InvalidInput("This structure does not know the shapes of its blocks; take it from a layer, or call bind(blocks) first.")
+            raise InvalidInput(
+                "This structure does not know the shapes of its blocks; take it from a layer, or call bind(blocks) first."
+            )
         return self.blocks
 
     @property
@@ -87,10 +100,10 @@ class Structure:
         return sum(prod(shape) for shape in self._bound.values())
 
     def evaluate(self, W: Weights) -> Tensor:
-        """Tr[W Wᵀ A(x)] = Σ_i w_iᵀ A(x) w_i.
+        r"""Tr[W Wᵀ A(x)] = Σ_i w_iᵀ A(x) w_i.
 
         Args:
-            W: blocks (\\*shape, d), or (R, \\*shape, d) with a leading replica axis.
+            W: blocks (\*shape, d), or (R, \*shape, d) with a leading replica axis.
 
         Returns:
             (n, k), or (R, n, k).
@@ -118,7 +131,16 @@ class Structure:
         return total
 
     def apply(self, W: Weights) -> dict[str, Tensor]:
-        """A(x) W for every sample and output: blocks (n, k, \\*shape, d)."""
+        r"""A(x) W for every sample and output: blocks (n, k, \*shape, d), for W without a replica axis.
+
+        Raises:
+            InvalidInput: the blocks have a replica axis.
+        """
+        for name, shape in self._bound.items():
+            if W[name].ndim != len(shape) + 1:
+                raise InvalidInput(
+                    f"apply takes blocks (*shape, d) without a replica axis; block {name!r} is {tuple(W[name].shape)}."
+                )
         n, k = self._sizes()
         total = {name: block.new_zeros(n, k, *block.shape) for name, block in W.items()}
         for term in self.terms:
@@ -169,7 +191,7 @@ class Structure:
         return total
 
     def asymmetry(self) -> float:
-        """max |A − Aᵀ| / max |A| of the explicit matrices; couplings are symmetric by construction."""
+        """Largest |A − Aᵀ| over largest |A| of the explicit matrices; couplings are symmetric by construction."""
         worst = 0.0
         for term in self.terms:
             if isinstance(term, Matrix) and term.tensor.numel():
@@ -223,19 +245,9 @@ class Structure:
         return size / size.max().clamp_min(1e-300)
 
     def _sizes(self) -> tuple[int, int]:
-        """n and k, from whichever term tells."""
-        for term in self.terms:
-            if isinstance(term, Matrix):
-                return term.tensor.shape[0], term.tensor.shape[1]
-            sizes = term.sizes()
-            if self.blocks is not None:
-                for side, name in enumerate(term.names):
-                    letters = term.letters[-side]
-                    row = isinstance((term.left, term.right)[side], Rows)
-                    sizes.update({a: s for a, s in list(zip(letters, self.blocks[name], strict=True))[1 if row else 0 :]})
-            if all(a in sizes for a in term.output):
-                return sizes["n"], prod(sizes[a] for a in term.output[1:])
-        raise InvalidInput("This structure does not know the shapes of its blocks; take it from a layer, or call bind(blocks) first.")
+        """The numbers n and k, the same for every term."""
+        term = self.terms[0]
+        return (term.tensor.shape[0], term.tensor.shape[1]) if isinstance(term, Matrix) else term.counts(self._bound)
 
     def _dtype(self) -> torch.dtype:
         for term in self.terms:
@@ -270,18 +282,24 @@ def rows(block: str, index: Tensor) -> Rows:
     """
     if not isinstance(block, str):
         raise InvalidInput(f"nqf.rows takes the name of a block, got {type(block).__name__}.")
-    if not isinstance(index, Tensor) or index.ndim != 1 or index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+    if (
+        not isinstance(index, Tensor)
+        or index.ndim != 1
+        or index.is_floating_point()
+        or index.is_complex()
+        or index.dtype == torch.bool
+    ):
         what = f"{index.dtype} of shape {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
         raise InvalidInput(f"nqf.rows needs one integer a sample, a tensor (n,), got {what}.")
     return Rows(block, index)
 
 
 def quadratic(spec: str, *operands: str | Rows | Tensor, scale: float = 1.0) -> Structure:
-    """The form scale · Σ left·coefficients·right of one neuron, as a structure matrix.
+    r"""The form scale · Σ left·coefficients·right of one neuron, as a structure matrix.
 
     Args:
-        spec: an einsum over (left, \\*coefficients, right) in lower-case letters. ``n`` is the sample axis and starts the output;
-            further output letters are output axes. A letter repeated in both blocks is the Kronecker identity:
+        spec: an einsum over (left, \*coefficients, right) in lower-case letters. ``n`` is the sample axis and starts the
+            output; further output letters are output axes. A letter repeated in both blocks is the Kronecker identity:
             attention's x_avg ⊗ I is ``"ad,nd,ao->no"`` on V and v.
         *operands: the name of the left block (or :func:`rows` of it), the coefficient tensors, the right block. With the same
             block on both sides A is the symmetric part of the form's matrix.
@@ -317,12 +335,17 @@ def quadratic(spec: str, *operands: str | Rows | Tensor, scale: float = 1.0) -> 
             raise wrong(f"picked rows have one row a sample, so their letters start with n; got {word!r}.")
         if isinstance(side, str) and "n" in word:
             raise wrong(f"a block has no sample axis, but block {side!r} is written with n.")
+        if len(set(word)) != len(word):
+            raise wrong(f"each axis of a block has a letter of its own; got {word!r}.")
     bad = sorted({a for word in (*letters, output) for a in word if not ("a" <= a <= "z")})
     if bad:
         raise wrong(f"only lower-case letters are allowed, got {''.join(bad)!r}.")
     if len(set(output)) != len(output):
         raise wrong("a letter appears twice in the output.")
     sizes: dict[str, int] = {}
+    for side in (left, right):
+        if isinstance(side, Rows) and sizes.setdefault("n", len(side.index)) != len(side.index):
+            raise wrong(f"one side picks {sizes['n']} rows, the other {len(side.index)}; both pick one row a sample.")
     for word, tensor in zip(letters[1:-1], coefficients, strict=True):
         if not isinstance(tensor, Tensor):
             raise wrong(f"a coefficient is a tensor, got {type(tensor).__name__}.")
@@ -330,12 +353,14 @@ def quadratic(spec: str, *operands: str | Rows | Tensor, scale: float = 1.0) -> 
             raise wrong(f"the coefficient {word!r} has shape {tuple(tensor.shape)}.")
         for letter, size in zip(word, tensor.shape, strict=True):
             if sizes.setdefault(letter, size) != size:
-                raise wrong(f"the letter {letter!r} has size {sizes[letter]} in one coefficient and {size} in another.")
+                raise wrong(f"the letter {letter!r} has size {sizes[letter]} in one operand and {size} in another.")
     for letter in output:
         if letter not in "".join(letters):
             raise wrong(f"the output letter {letter!r} is in no operand.")
     assert isinstance(left, str | Rows) and isinstance(right, str | Rows)
-    return Structure((Coupling(letters, output, left, tuple(c for c in coefficients if isinstance(c, Tensor)), right, float(scale)),))
+    return Structure(
+        (Coupling(letters, output, left, tuple(c for c in coefficients if isinstance(c, Tensor)), right, float(scale)),)
+    )
 
 
 def dense(tensor: Tensor) -> Structure:
