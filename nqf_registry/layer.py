@@ -67,8 +67,8 @@ class Layer:
 
     Optional: ``linear(x)`` (g, a dict of blocks (n, k, \*shape); a block left out is zero) and ``cross(x)`` (B, a Structure)
     where ZGZ fails; ``offset(x)`` (f(0), (n, k) or a number); ``pullback(W, x, cotangent)`` (a closed-form gradient, a dict
-    like W); ``encode(features)`` (a table of feature vectors (n, m) to this layer's inputs); ``variants()`` (further instances to
-    verify).
+    like W); ``encode(features)`` (a table of feature vectors (n, m) to this layer's inputs); ``variants()`` (further instances
+    to verify).
 
     Weights travel as a dict of blocks with the neuron axis last, W["u"]: (n_in, d). Neither ``unit`` nor ``forward`` sees a
     replica axis unless the class sets ``batched = True``.
