@@ -52,4 +52,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (the first time takes some minutes: torch is large) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test,mnist]"
+	@$(BIN)/nqf list >/dev/null  # every plugin imports, and later listings are quick
 	@touch $(STAMP)

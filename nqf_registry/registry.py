@@ -4,7 +4,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nqf_registry.discovery import Source, environment_plugins, file_source, installed_sources
@@ -78,16 +77,17 @@ class Registry:
         self._metadata: dict[Source, Metadata] = {}
         self._plugins: dict[Source, Plugin] = {}
         self._failed: dict[Source, Failure] = {}
+        # What is in none of the three is not known yet; `_complete` sees to it.
         for source in self._sources:
             metadata = recall(source)
             if metadata is not None:
                 self._metadata[source] = metadata
-            else:
-                self._import(source)
 
     @classmethod
     def load(cls, plugins: Iterable[str | os.PathLike[str]] = (), entry_points: bool = True) -> "Registry":
-        """Find the plugins and read what is known of them; those never seen before, or changed since, are imported.
+        """Find the plugins and read what is known of them.
+
+        A plugin that was never seen before, or has changed since, is imported at the first question about layers.
 
         Args:
             plugins: paths of plugin files. One that is the module file of an installed plugin is that plugin.
@@ -155,7 +155,11 @@ class Registry:
     # --------------------------------------------------------------------------------------------- commands and data sets
 
     def commands(self) -> list[Entry]:
-        """The commands that plugins add to ``nqf``, sorted by name, from metadata alone."""
+        """The commands that plugins add to ``nqf``, sorted by name, from metadata alone.
+
+        The verbs of the library itself are built in, so plugins of its own distribution are not imported for this: ``nqf --help``
+        is quick the first time too.
+        """
         return self._entries("commands")
 
     def command(self, name: str) -> "click.Command":
@@ -178,6 +182,7 @@ class Registry:
 
         A plugin known from metadata is not imported for this; ``import_all`` makes the list complete.
         """
+        self._complete("layers")
         failures = [self._failed[source] for source in self._sources if source in self._failed]
         for kind in _KINDS:
             for name, sources in self._claims(kind).items():
@@ -186,8 +191,18 @@ class Registry:
                     failures += [_failure(source, "contested", error) for source in sources]
         return failures
 
+    def failures_of(self, files: Iterable[str | os.PathLike[str]]) -> list[Failure]:
+        """The failures of these plugin files alone; no other plugin is imported for it."""
+        wanted = {file_source(file).file for file in files}
+        chosen = [source for source in self._sources if source.file in wanted]
+        for source in chosen:
+            if source not in self._metadata:
+                self._import(source)
+        return [self._failed[source] for source in chosen if source in self._failed]
+
     def plugins(self) -> list[tuple[Source, Metadata | None]]:
         """Every plugin that was found, with what it registers, or None where it failed."""
+        self._complete("layers")
         return [(source, self._metadata.get(source)) for source in self._sources]
 
     def import_all(self) -> None:
@@ -204,7 +219,7 @@ class Registry:
         file = file_source(path).file
         for source in self._sources:
             if source.file == file:
-                if source in self._failed:
+                if source not in self._metadata and self._import(source) is None:
                     raise self._unusable(source)
                 return sorted(self._metadata[source].layers)
         raise PluginError(f"{path} is no plugin of this registry; load it with Registry.load(plugins=[...])")
@@ -226,7 +241,14 @@ class Registry:
         self._metadata[source] = remember(plugin)
         return plugin
 
+    def _complete(self, kind: str) -> None:
+        """Import what is not known yet, as far as it can have names of this kind."""
+        for source in self._sources:
+            if source not in self._metadata and not (kind == "commands" and source.distribution == _LIBRARY):
+                self._import(source)
+
     def _claims(self, kind: str) -> dict[str, list[Source]]:
+        self._complete(kind)
         claims: dict[str, list[Source]] = {}
         for source in self._sources:
             if source in self._metadata:
@@ -279,6 +301,8 @@ class Registry:
         return error
 
 
+_LIBRARY = __name__.partition(".")[0]
+
 # What each kind of name is called in messages, and how to list them.
 _KINDS = {
     "layers": ("layer", "`nqf list` shows all layers."),
@@ -301,11 +325,9 @@ def default_registry() -> Registry:
 
 def broken_files(registry: Registry, files: Iterable[str | os.PathLike[str]]) -> list[str]:
     """One line for each of these plugin files that was quarantined."""
-    wanted = {str(Path(file).expanduser().resolve()) for file in files}
     return [
         f"the plugin {failure.plugin} was left out: it failed at {failure.stage}: {failure.message}"
-        for failure in registry.failures
-        if failure.file in wanted and failure.stage != "contested"
+        for failure in registry.failures_of(files)
     ]
 
 

@@ -1,11 +1,13 @@
 """What importing the library and starting ``nqf`` cost: nothing heavy is imported before it is needed."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 import nqf_registry
+from nqf_registry.registry import Registry
 
 HEAVY = {
     "torch",
@@ -27,6 +29,11 @@ def python(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
 
 
+def imported(importtime):
+    """The top-level modules in what ``-X importtime`` printed."""
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in importtime.splitlines() if "import time" in line}
+
+
 def test_importing_the_library_imports_no_torch():
     done = python("-c", "import sys, nqf_registry; print(*sys.modules)")
     assert set(done.stdout.split()) & (HEAVY | {"click"}) == set()
@@ -36,9 +43,24 @@ def test_importing_the_library_imports_no_torch():
 def test_help_and_list_import_nothing_heavy(arguments):
     python("-m", "nqf_registry", "list")  # the first listing fills the cache
     done = python("-X", "importtime", "-m", "nqf_registry", *arguments)
-    modules = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "import time" in line}
-    assert "click" in modules
-    assert modules & HEAVY == set()
+    assert "click" in imported(done.stderr)
+    assert imported(done.stderr) & HEAVY == set()
+
+
+def test_the_first_help_of_all_imports_nothing_heavy_either(tmp_path):
+    """With an empty cache, as right after installation."""
+    command = [sys.executable, "-X", "importtime", "-m", "nqf_registry", "--help"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "NQF_CACHE_DIR": str(tmp_path)}
+    )
+    assert imported(done.stderr) & HEAVY == set()
+
+
+def test_the_librarys_own_plugins_add_no_verb():
+    """Help relies on it: those plugins are not asked."""
+    own = [metadata for source, metadata in Registry.load().plugins() if source.distribution == "nqf_registry"]
+    assert [metadata.commands for metadata in own if metadata and metadata.commands] == []
+    assert len(own) == 17
 
 
 def test_every_exported_name_is_there():
