@@ -157,8 +157,8 @@ class Registry:
     def commands(self) -> list[Entry]:
         """The commands that plugins add to ``nqf``, sorted by name, from metadata alone.
 
-        The verbs of the library itself are built in, so plugins of its own distribution are not imported for this: ``nqf --help``
-        is quick the first time too.
+        The verbs of the library itself are built in, so plugins of its own distribution are not imported for this:
+        ``nqf --help`` is quick the first time too.
         """
         return self._entries("commands")
 

@@ -1,5 +1,8 @@
 """Asking the registry for layers, commands and data sets."""
 
+import os
+import sys
+
 import pytest
 
 import nqf_registry as nqf
@@ -122,16 +125,20 @@ def test_the_default_registry_reads_nqf_plugins_and_warns_of_a_broken_file(layer
     assert "from-environment" in registry.keys()
 
 
-def test_the_same_unchanged_file_gives_the_same_class_and_a_changed_one_the_new(layer_source, write):
+def test_the_same_unchanged_file_gives_the_same_class_and_a_changed_one_the_new(layer_source, write, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = write("edited.py", layer_source("edited"))
+    os.utime(path, ns=(0, 10**18))
     first = Registry.load(plugins=[path], entry_points=False).layer_class("edited")
     assert Registry.load(plugins=[path], entry_points=False).layer_class("edited") is first
     # The same length within the same second: bytecode caches would not see it.
     path.write_text(path.read_text().replace("n_in: int = 3", "n_in: int = 4"))
+    os.utime(path, ns=(0, 10**18 + 1000))
     assert Registry.load(plugins=[path], entry_points=False).get("edited").n_in == 4
 
 
-def test_a_plugin_file_leaves_no_bytecode_beside_it(registry, tmp_path):
+def test_a_plugin_file_leaves_no_bytecode_beside_it(registry, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     registry.layers()
     assert not (tmp_path / "__pycache__").exists()
 
@@ -151,8 +158,6 @@ def test_a_plugin_that_stops_importing_is_told_at_its_first_use(layer_source, wr
     path = write("needs.py", "import needed_by_plugin\n" + layer_source("needs-another"))
     assert Registry.load(plugins=[path], entry_points=False).keys() == ["needs-another"]
     # A new process without the dependency: metadata still list the key, but nothing is imported.
-    import sys
-
     for name in [name for name in sys.modules if name.startswith(("nqf_plugin_needs_", "needed_by_plugin"))]:
         del sys.modules[name]
     needed.unlink()
