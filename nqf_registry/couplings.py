@@ -8,7 +8,7 @@ Letters: the author of a layer uses lower-case ones; the upper-case ones below a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -237,7 +237,7 @@ class Coupling:
     def contract(self, M: Tensor, blocks: Blocks, slices: Mapping[str, slice]) -> Tensor:
         """Tr[M A] for a symmetric M (p, p): (n, k)."""
         (left, right), (lname, rname) = (self.letters[0], self.letters[-1]), self.names
-        part = M[slices[lname], slices[rname]].reshape(*blocks[lname], *blocks[rname])
+        part = M[slices[lname], slices[rname]].reshape((*blocks[lname], *blocks[rname]))
         axis = len(blocks[lname])
         if isinstance(self.left, Rows) and isinstance(self.right, Rows):
             part, word = part.movedim(axis, 1)[self.left.index, self.right.index], left + right[1:]
@@ -288,10 +288,15 @@ def layout(blocks: Blocks) -> dict[str, slice]:
 
 def stack(W: Weights, blocks: Blocks) -> Tensor:
     """Blocks (..., *shape, d) to (..., p, d), each row-major, in the order of ``blocks``."""
-    parts: Sequence[Tensor] = [W[name].flatten(-1 - len(shape), -2) for name, shape in blocks.items()]
-    return torch.cat(list(parts), -2)
+    parts = []
+    for name, shape in blocks.items():  # reshape rather than flatten: a block may be one number, of shape ()
+        lead = W[name].shape[: W[name].ndim - len(shape) - 1]
+        parts.append(W[name].reshape(*lead, prod(shape), W[name].shape[-1]))
+    return torch.cat(parts, -2)
 
 
 def unstack(S: Tensor, blocks: Blocks) -> dict[str, Tensor]:
     """(..., p, d) to blocks (..., *shape, d); the inverse of :func:`stack`."""
-    return {name: S[..., where, :].unflatten(-2, blocks[name]) for name, where in layout(blocks).items()}
+    return {
+        name: S[..., where, :].reshape(*S.shape[:-2], *blocks[name], S.shape[-1]) for name, where in layout(blocks).items()
+    }
