@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 
 GROUP = "nqf_registry.plugins"
 
@@ -58,7 +57,7 @@ def installed_sources() -> list[Source]:
 
 def file_source(path: str | os.PathLike[str]) -> Source:
     """The plugin that a ``.py`` file is; the file may turn out to be missing when it is loaded."""
-    absolute = str(Path(path).expanduser().resolve())
+    absolute = os.path.realpath(os.path.expanduser(path))
     return Source("", absolute, absolute, "", absolute)
 
 
@@ -109,7 +108,7 @@ def _module_file(value: str, specs: dict[str, ModuleSpec | None]) -> str:
         spec = specs[name]
         if spec is None:
             return ""
-    return str(Path(spec.origin).resolve()) if spec and spec.has_location and spec.origin else ""
+    return os.path.realpath(spec.origin) if spec and spec.has_location and spec.origin else ""
 
 
 def _find(name: str, path: list[str] | None) -> ModuleSpec | None:

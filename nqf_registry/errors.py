@@ -1,5 +1,7 @@
 """The errors of the library: one small tree, each with the exit code that the command line gives it."""
 
+from typing import Any
+
 
 class NQFError(Exception):
     """Base of every error that the library raises on purpose.
@@ -42,7 +44,9 @@ class WorkFailed(NQFError):
 
 
 class Diverged(WorkFailed):
-    """A training run left the finite numbers."""
+    """A training run left the finite numbers; ``run`` holds what was recorded before."""
+
+    run: Any = None
 
 
 class StorageError(WorkFailed):

@@ -27,6 +27,8 @@ def validate_layer_class(cls: Any) -> None:
     key = getattr(cls, "key", None)
     if not isinstance(key, str) or not KEY.fullmatch(key):
         raise LayerError(f"{name}.key must be lower-case words joined by hyphens, such as 'two-layer-mlp'; got {_shown(key)}")
+    if not isinstance(cls.title, str):
+        raise LayerError(f"{name}.title must be a text, the layer's name for people; got {_shown(cls.title)}")
     _check_fields(cls)
     for method in ("blocks", "sample"):
         if not _overrides(cls, method):

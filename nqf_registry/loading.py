@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import importlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pluggy
 from nqf_registry import hookspecs
 from nqf_registry.discovery import Source
 from nqf_registry.errors import PluginError
+from nqf_registry.metadata import Metadata, describe
 from nqf_registry.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Quarantined(Exception):
     """A plugin failed at one stage; nothing of what it registered before counts."""
 
     def __init__(self, stage: str, error: BaseException) -> None:
-        super().__init__(f"{stage}: {type(error).__name__}: {error}")
+        super().__init__(stage, error)
         self.stage = stage
         self.error = error
 
@@ -46,10 +48,10 @@ class Plugin:
     """What one plugin registered, all of it valid."""
 
     source: Source
-    module: str
     layers: "dict[str, type[Layer]]"
     commands: "dict[str, click.Command]"
     data: dict[str, Callable[..., Any]]
+    metadata: Metadata
     files: tuple[str, ...]
 
 
@@ -71,9 +73,10 @@ def load(source: Source) -> Plugin:
             layers, commands, data = _call(hooks)
         with _stage("validation"):
             named = _named_layers(layers), _named_commands(commands), _named_data(data)
+            metadata = describe(*named)
     registered = [*layers, *(command.callback for command in commands), *(loader for _, loader in data)]
     files = _files(source, module, set(sys.modules) - before, registered)
-    return Plugin(source, module, *named, files)
+    return Plugin(source, *named, metadata, files)
 
 
 @contextlib.contextmanager
@@ -226,7 +229,7 @@ def _files(source: Source, module: str, fresh: set[str], registered: list[Any]) 
     for name in names - set(sys.builtin_module_names):
         if name.partition(".")[0] != library:
             files.add(getattr(sys.modules.get(name), "__file__", None) or "")
-    return tuple(sorted(str(Path(file).resolve()) for file in files if file))
+    return tuple(sorted(os.path.realpath(file) for file in files if file))
 
 
 def _parents(module: str) -> list[str]:

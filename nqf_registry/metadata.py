@@ -6,6 +6,7 @@ valid while every recorded file has the size and the modification time it had. F
 
 import hashlib
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from nqf_registry.cache import read_json, write_json
 from nqf_registry.discovery import Source
 
 if TYPE_CHECKING:
-    from nqf_registry.loading import Plugin
+    import click
+
+    from nqf_registry.layer import Layer
 
 FORMAT = 1
 
@@ -28,12 +31,14 @@ class Metadata:
     data: dict[str, str]
 
 
-def describe(plugin: "Plugin") -> Metadata:
-    """The metadata of a plugin that has been imported."""
+def describe(
+    layers: "dict[str, type[Layer]]", commands: "dict[str, click.Command]", data: dict[str, Callable[..., Any]]
+) -> Metadata:
+    """The metadata of what a plugin registered."""
     return Metadata(
-        layers={key: str(getattr(cls, "title", "") or key) for key, cls in plugin.layers.items()},
-        commands={name: command.get_short_help_str(100) for name, command in plugin.commands.items()},
-        data={name: _first_line(loader) for name, loader in plugin.data.items()},
+        layers={key: cls.title or key for key, cls in layers.items()},
+        commands={name: command.get_short_help_str(100) for name, command in commands.items()},
+        data={name: _first_line(loader) for name, loader in data.items()},
     )
 
 
@@ -54,16 +59,14 @@ def recall(source: Source) -> Metadata | None:
         return None
 
 
-def remember(plugin: "Plugin") -> Metadata:
-    """Store the metadata of a plugin that has just been imported, and return them."""
-    metadata = describe(plugin)
-    marks = {path: _mark(path) for path in plugin.files}
-    if plugin.source.file and None not in marks.values():
+def remember(source: Source, metadata: Metadata, files: Iterable[str]) -> None:
+    """Store the metadata of a plugin that has just been imported, valid while these files of it stay as they are."""
+    marks = {path: _mark(path) for path in files}
+    if source.file in marks and None not in marks.values():
         write_json(
-            _name(plugin.source),
-            {"format": FORMAT, "library": __version__, "files": marks, "names": asdict(metadata), "plugin": str(plugin.source)},
+            _name(source),
+            {"format": FORMAT, "library": __version__, "files": marks, "names": asdict(metadata), "plugin": str(source)},
         )
-    return metadata
 
 
 def _name(source: Source) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nqf_registry.discovery import Source, environment_plugins, file_source, installed_sources
-from nqf_registry.errors import ContestedKey, PluginError, UnknownKey
+from nqf_registry.errors import ContestedKey, NQFError, PluginError, UnknownKey
 from nqf_registry.metadata import Metadata, recall, remember
 from nqf_registry.spelling import did_you_mean
 
@@ -238,7 +238,8 @@ class Registry:
             self._failed[source] = _failure(source, quarantined.stage, quarantined.error)
             return None
         self._plugins[source] = plugin
-        self._metadata[source] = remember(plugin)
+        self._metadata[source] = plugin.metadata
+        remember(source, plugin.metadata, plugin.files)
         return plugin
 
     def _complete(self, kind: str) -> None:
@@ -332,8 +333,11 @@ def broken_files(registry: Registry, files: Iterable[str | os.PathLike[str]]) ->
 
 
 def _failure(source: Source, stage: str, error: BaseException) -> Failure:
-    text = " ".join(str(error).split())
-    if stage != "contested":
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an exception of the plugin's own whose __str__ fails
+        text = ""
+    if not isinstance(error, NQFError) or not text:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return Failure(source.name, source.distribution, stage, error, text, source.file)
 

@@ -106,6 +106,11 @@ def test_a_width_that_is_no_positive_integer(width):
         validate_layer_class(cls)
 
 
+def test_a_title_that_is_no_text():
+    with pytest.raises(nqf.LayerError, match=r"Variant\.title must be a text"):
+        validate_layer_class(variant(title=3))
+
+
 def test_claims_that_are_none():
     with pytest.raises(nqf.LayerError, match=r"claims must be nqf\.Claims"):
         validate_layer_class(variant(claims={"exact": True}))

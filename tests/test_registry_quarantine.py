@@ -45,6 +45,15 @@ BROKEN = {
     "target-is-none": ("plugin = None\n", "broken_plugin:plugin", "import", "PluginError", "None"),
     "malformed-blocks": (MALFORMED, None, "validation", "LayerError", "blocks"),
     # Further ways than the usual ones.
+    "error-without-text": (
+        "class Bad(Exception):\n    def __str__(self): return 1 / 0\nraise Bad\n",
+        None,
+        "import",
+        "Bad",
+        "Bad",
+    ),
+    "endless-recursion": ("def f(): f()\nf()\n", None, "import", "RecursionError", "recursion"),
+    "no-text": ("\xff\0", None, "import", "SyntaxError", "null"),
     "syntax-error": ("def (:\n", None, "import", "SyntaxError", "invalid syntax"),
     "missing-attribute": ("", "broken_plugin:plugin", "import", "AttributeError", "plugin"),
     "missing-module": ("", "no_such_module_at_all", "import", "ModuleNotFoundError", "no_such_module_at_all"),
