@@ -1,0 +1,1 @@
+"""What A(x) and a data set say of learning before a step is taken. Start at ``growth``."""

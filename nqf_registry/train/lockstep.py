@@ -1,0 +1,117 @@
+"""Several models stepping together on the same samples: the inner loop, with nothing in it but the mathematics of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from nqf_registry.train.batches import Batches
+from nqf_registry.train.data import Data
+from nqf_registry.train.losses import Loss
+from nqf_registry.train.models import Bound, Model, Objective, State
+from nqf_registry.train.optimizers import Optimizer, Slots
+
+
+@dataclass
+class Progress:
+    """Everything that changes during a run: copied it is a checkpoint, and taken up again it goes on as if nothing had happened.
+
+    Attributes:
+        step: how many steps are done.
+        states: the trained tensors of each model.
+        slots: what the optimiser remembers of each.
+    """
+
+    step: int
+    states: list[State]
+    slots: list[Slots]
+
+    def copy(self) -> Progress:
+        """A copy that shares nothing."""
+        return Progress(
+            self.step,
+            [{name: block.clone() for name, block in state.items()} for state in self.states],
+            [{slot: {name: block.clone() for name, block in held.items()} for slot, held in slots.items()} for slots in self.slots],
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Where a run left the finite numbers.
+
+    Attributes:
+        step: the first step after which a weight or a loss is not finite.
+        model: position of the model.
+        replica: position of the replica.
+        value: the loss there.
+    """
+
+    step: int
+    model: int
+    replica: int
+    value: float
+
+
+class Lockstep:
+    """Models, data and rule, ready to advance a :class:`Progress`.
+
+    Args:
+        models: the models.
+        data: on the device and in the dtype of the run.
+        loss: the loss.
+        optimizer: the rule, shared; what it remembers is kept by model.
+        batches: the minibatches, None for all samples in every step.
+    """
+
+    def __init__(self, models: Sequence[Model], data: Data, loss: Loss, optimizer: Optimizer, batches: Batches | None) -> None:
+        self.models, self.data, self.loss, self.optimizer, self.batches = models, data, loss, optimizer, batches
+        self._objectives: list[Objective] | None = None if batches else [m.objective(data.x, data.y, loss) for m in models]
+
+    @property
+    def bound(self) -> list[Bound] | None:
+        """The models bound to all samples, None where steps see minibatches."""
+        return None if self._objectives is None else [objective.bound for objective in self._objectives]
+
+    def objectives(self, step: int) -> list[Objective]:
+        """The loss of each model on the samples of one step."""
+        if self._objectives is not None:
+            return self._objectives
+        assert self.batches is not None
+        x, y = self.data.batch(self.batches.at(step))
+        return [model.objective(x, y, self.loss) for model in self.models]
+
+    def advance(self, progress: Progress, step: int) -> None:
+        """Takes steps until ``step`` are done, in place."""
+        optimizer = self.optimizer
+        with torch.no_grad():
+            for count in range(progress.step, step):
+                for objective, state, slots in zip(self.objectives(count), progress.states, progress.slots, strict=True):
+                    optimizer.step(state, objective.gradient(state), slots, count + 1)
+        progress.step = step
+
+    def failure(self, before: Progress, last: int) -> Failure | None:
+        """The first step up to ``last`` at which something is not finite, found by stepping again from a finite point.
+
+        The loop itself never looks at a value: it would have to wait for the device in every step.
+        """
+        progress = before.copy()
+        while True:
+            for m, (objective, state) in enumerate(zip(self.objectives(progress.step), progress.states, strict=True)):
+                with torch.no_grad():
+                    losses = objective.value(state)
+                good = torch.isfinite(losses)
+                for block in state.values():
+                    good &= torch.isfinite(block).flatten(1).all(1)
+                if not bool(good.all()):
+                    replica = int((~good).nonzero()[0])
+                    return Failure(progress.step, m, replica, float(losses[replica]))
+            if progress.step >= last:
+                return None
+            self.advance(progress, progress.step + 1)
+
+
+def finite(states: Sequence[State]) -> bool:
+    """Whether every trained number is finite; one transfer for all of them."""
+    return bool(torch.stack([torch.isfinite(block).all() for state in states for block in state.values()]).all())

@@ -1,0 +1,283 @@
+"""The models that the trainer trains: views of one subject that bring outputs and a gradient.
+
+A *subject* is a layer or a composition of layers. A *model* of it can be bound to inputs, which computes once what depends on the
+inputs alone, and then evaluated and differentiated at any weights. The loop knows nothing else of either.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from nqf_registry.errors import InvalidInput
+from nqf_registry.layer import Inputs, Port, Weights, cast, declares
+from nqf_registry.quadratic_form import quadratic_form
+from nqf_registry.train.losses import Loss
+
+State = dict[str, Tensor]
+
+
+@runtime_checkable
+class Subject(Protocol):
+    """What a model is a model of: :class:`nqf_registry.Layer` and the composition both are subjects."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        ...
+
+    def blocks(self) -> Mapping[str, tuple[int, ...]]:
+        """Name and shape of each block of weights, without the neuron axis."""
+        ...
+
+    def zeros(self, dtype: torch.dtype = ..., device: torch.device | str = ...) -> dict[str, Tensor]:
+        """W = 0."""
+        ...
+
+    def random(
+        self, generator: torch.Generator, scale: float = ..., dtype: torch.dtype = ..., device: torch.device | str = ...
+    ) -> dict[str, Tensor]:
+        """W with independent normal entries of standard deviation ``scale``."""
+        ...
+
+    def sample(self, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """n typical inputs."""
+        ...
+
+    def ports(self) -> Mapping[str, Port]:
+        """The inputs by name."""
+        ...
+
+    def encode(self, features: Tensor) -> dict[str, Tensor]:
+        """A table of feature vectors as inputs."""
+        ...
+
+    def __call__(self, W: Any, x: Any) -> Tensor:
+        """f(W), (n, k) or (R, n, k)."""
+        ...
+
+
+class Bound(ABC):
+    """A model at fixed inputs."""
+
+    @abstractmethod
+    def evaluate(self, W: Weights) -> Tensor:
+        """Outputs at W with a leading replica axis: (R, n, k)."""
+
+    @abstractmethod
+    def differentiate(self, W: Weights, cotangent: Callable[[Tensor], Tensor]) -> State:
+        """The gradient by W of a function of the outputs.
+
+        Args:
+            W: blocks (R, \\*shape, d).
+            cotangent: the derivative of that function, from outputs (R, n, k) to (R, n, k). It is a function rather than a tensor so
+                that autograd needs one forward pass, not two.
+        """
+
+    def pullback(self, W: Weights, cotangent: Tensor) -> State:
+        """The gradient by W of Σ cotangent · outputs."""
+        return self.differentiate(W, lambda _: cotangent)
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedForm(Bound):
+    """Outputs and gradient as two functions that someone wrote down."""
+
+    outputs: Callable[[Weights], Tensor]
+    gradient: Callable[[Weights, Tensor], State]
+
+    def evaluate(self, W: Weights) -> Tensor:
+        """Outputs at W."""
+        return self.outputs(W)
+
+    def differentiate(self, W: Weights, cotangent: Callable[[Tensor], Tensor]) -> State:
+        """The written gradient at the outputs' cotangent."""
+        return self.gradient(W, cotangent(self.outputs(W)))
+
+
+@dataclass(frozen=True, eq=False)
+class Autograd(Bound):
+    """Outputs as a function that torch differentiates in reverse."""
+
+    outputs: Callable[[Weights], Tensor]
+
+    def evaluate(self, W: Weights) -> Tensor:
+        """Outputs at W."""
+        with torch.no_grad():
+            return self.outputs(W)
+
+    def differentiate(self, W: Weights, cotangent: Callable[[Tensor], Tensor]) -> State:
+        """One forward and one backward pass."""
+        leaves = {name: block.detach().requires_grad_() for name, block in W.items()}
+        with torch.enable_grad():
+            out = self.outputs(leaves)
+        if not out.requires_grad:  # a layer that does not touch its weights
+            return {name: torch.zeros_like(block) for name, block in W.items()}
+        grads = torch.autograd.grad(out, list(leaves.values()), cotangent(out.detach()), allow_unused=True)
+        return {name: torch.zeros_like(W[name]) if g is None else g for name, g in zip(leaves, grads, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The loss of a bound model on its samples, as a function of the weights."""
+
+    bound: Bound
+    targets: Tensor
+    loss: Loss
+
+    def value(self, W: Weights) -> Tensor:
+        """L by replica, (R,)."""
+        return self.loss.value(self.bound.evaluate(W), self.targets)
+
+    def gradient(self, W: Weights) -> State:
+        """∇L, blocks as W."""
+        return self.bound.differentiate(W, lambda outputs: self.loss.cotangent(outputs, self.targets))
+
+
+@dataclass(frozen=True, eq=False)
+class Model(ABC):
+    """A view of a subject that can be trained."""
+
+    name: ClassVar[str]
+
+    subject: Any  # a Subject
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.subject, Subject):
+            raise InvalidInput(
+                f"nqf.{type(self).__name__} takes a layer or a composition, got {type(self.subject).__name__}; "
+                "take one by registry.get(key)."
+            )
+
+    @abstractmethod
+    def start(self, W: Weights) -> State:
+        """The trained tensors that stand for the initial weights W; what it returns may be written to."""
+
+    @abstractmethod
+    def weights(self, state: Weights) -> State | None:
+        """The subject's weights that a state stands for, None for a model that keeps none."""
+
+    @abstractmethod
+    def bind(self, x: Inputs) -> Bound:
+        """The model at inputs x."""
+
+    def init(
+        self,
+        seeds: Sequence[int],
+        scale: float | Sequence[float] = 1e-2,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> State:
+        """Initial trained tensors, one replica a seed; see :func:`initial_weights`."""
+        return self.start(initial_weights(self.subject, seeds, scale, dtype, device))
+
+    def outputs(self, W: Weights, x: Inputs) -> Tensor:
+        """Outputs at inputs x: (R, n, k)."""
+        return self.bind(cast(x, next(iter(W.values())).dtype)).evaluate(W)
+
+    def objective(self, x: Inputs, y: Tensor, loss: Loss) -> Objective:
+        """The loss on these samples, ready to be differentiated."""
+        return Objective(self.bind(x), y, loss)
+
+
+class Original(Model):
+    """The subject as written, differentiated by its own ``pullback`` where it declares one, else by autograd."""
+
+    name = "original"
+
+    def start(self, W: Weights) -> State:
+        """A copy of W."""
+        return {name: block.clone() for name, block in W.items()}
+
+    def weights(self, state: Weights) -> State:
+        """The state itself."""
+        return dict(state)
+
+    def bind(self, x: Inputs) -> Bound:
+        """f at inputs x."""
+        subject: Any = self.subject
+        # a subject that can be bound to its inputs computes once what depends on them alone
+        f = subject.bind(x).evaluate if hasattr(subject, "bind") else lambda W: subject(W, x)
+
+        def outputs(W: Weights) -> Tensor:
+            if _replicas(W) == 1:  # without the replica axis nothing has to be vmapped
+                return f({name: block[0] for name, block in W.items()})[None]
+            return f(W)
+
+        if not declares(subject, "pullback"):
+            return Autograd(outputs)
+
+        def one(W: Weights, cotangent: Tensor) -> State:
+            return dict(subject.pullback(W, x, cotangent))
+
+        def gradient(W: Weights, cotangent: Tensor) -> State:
+            if getattr(subject, "batched", False):
+                return one(W, cotangent)
+            if _replicas(W) > 1:
+                try:
+                    return torch.func.vmap(one)(W, cotangent)
+                except Exception:  # noqa: BLE001 - vmap's refusals have no class of their own; a real error comes again below
+                    pass
+            parts = [one({name: block[r] for name, block in W.items()}, cotangent[r]) for r in range(_replicas(W))]
+            return {name: torch.stack([part[name] for part in parts]) for name in W}
+
+        return ClosedForm(lambda W: Autograd(outputs).evaluate(W), gradient)
+
+
+class NQF(Model):
+    """The subject's neural quadratic form, with its closed-form gradient where it has one."""
+
+    name = "nqf"
+
+    def start(self, W: Weights) -> State:
+        """A copy of W."""
+        return {name: block.clone() for name, block in W.items()}
+
+    def weights(self, state: Weights) -> State:
+        """The state itself."""
+        return dict(state)
+
+    def bind(self, x: Inputs) -> Bound:
+        """f(0) + Tr[W Wᵀ A(x)] at inputs x, with g and B where ZGZ fails."""
+        form: Any = quadratic_form(self.subject, x)
+        # a form that is derived, or that runs through a graph, differentiates by autograd: one forward pass will do for both
+        return Autograd(form.evaluate) if getattr(form, "derived", True) else ClosedForm(form.evaluate, form.pullback)
+
+
+MODELS: dict[str, type[Model]] = {model.name: model for model in (Original, NQF)}
+
+
+def initial_weights(
+    subject: Subject,
+    seeds: Sequence[int],
+    scale: float | Sequence[float] = 1e-2,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> State:
+    """Independent normal weights, one replica a seed: blocks (R, \\*shape, d).
+
+    Replica r is what its seed alone would give, whatever stands beside it, in every dtype and on every device.
+
+    Args:
+        subject: a layer or a composition.
+        seeds: one a replica.
+        scale: standard deviation, one number or one a replica.
+        dtype: of the weights.
+        device: of the weights.
+    """
+    scales = [scale] * len(seeds) if isinstance(scale, int | float) else list(scale)
+    if len(scales) != len(seeds):
+        raise InvalidInput(f"{len(seeds)} seeds need as many scales or one, got {len(scales)}.")
+    parts = [
+        subject.random(torch.Generator().manual_seed(int(seed)), size, dtype, device) for seed, size in zip(seeds, scales, strict=True)
+    ]
+    return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+
+
+def _replicas(W: Weights) -> int:
+    return next(iter(W.values())).shape[0]

@@ -1,0 +1,189 @@
+"""The update rules, on dicts of blocks with a leading replica axis, each replica with its own rate and weight decay.
+
+They write what ``torch.optim`` does step by step (SGD with coupled weight decay, momentum, Nesterov; Adam), in place. What a rule
+remembers between steps lies in its *slots*, plain tensors by name, so that a state can be copied, saved and taken up again.
+
+Source: B. Polyak (1964); Y. Nesterov (1983), in the form of torch.optim.SGD; D. Kingma, J. Ba, "Adam" (2015).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nqf_registry.errors import InvalidInput
+from nqf_registry.spelling import did_you_mean
+
+Slots = dict[str, dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Optimizer(ABC):
+    """A rule with its constants.
+
+    Attributes:
+        lr: the rate, one number or one a replica.
+        weight_decay: γ of loss + (γ/2)‖W‖², one number or one a replica; it enters through the gradient.
+        momentum: β, of the rules that have it.
+    """
+
+    name: ClassVar[str]
+    linear: ClassVar[bool]  # whether the update is linear in weights and gradient, so that it can act on W = P W₀ + Q 1ᵀ
+    takes_momentum: ClassVar[bool] = False
+
+    lr: tuple[float, ...]
+    weight_decay: tuple[float, ...] = (0.0,)
+    momentum: float = 0.0
+
+    @abstractmethod
+    def slots(self, W: Mapping[str, Tensor]) -> Slots:
+        """What the rule remembers, before the first step."""
+
+    @abstractmethod
+    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+        """Updates W and the slots in place.
+
+        Args:
+            W: blocks (R, \\*shape, d).
+            gradient: ∇L without weight decay, blocks as W; not written to.
+            slots: as ``slots`` made them.
+            count: which step this is, from 1.
+        """
+
+    @abstractmethod
+    def stability_limit(self) -> float | None:
+        """The largest rate × curvature at which the rule is stable on a quadratic bowl, None where no such number exists."""
+
+    def decayed(self, gradient: Tensor, block: Tensor) -> Tensor:
+        """∇L + γ W."""
+        return gradient if self.weight_decay == (0.0,) else _added(gradient, self.weight_decay, block)
+
+    def move(self, block: Tensor, direction: Tensor) -> None:
+        """W ← W − lr · direction, in place."""
+        if len(self.lr) == 1:
+            block.add_(direction, alpha=-self.lr[0])
+        else:
+            block.sub_(_per_replica(self.lr, block) * direction)
+
+
+class GradientDescent(Optimizer):
+    """W ← W − η (∇L + γ W)."""
+
+    name = "gd"
+    linear = True
+
+    def slots(self, W: Mapping[str, Tensor]) -> Slots:
+        """None."""
+        return {}
+
+    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+        """One step of gradient descent."""
+        for name, block in W.items():
+            self.move(block, self.decayed(gradient[name], block))
+
+    def stability_limit(self) -> float:
+        """η κ < 2."""
+        return 2.0
+
+
+class Momentum(Optimizer):
+    """Polyak's heavy ball: b ← β b + ∇L + γ W, W ← W − η b."""
+
+    name = "momentum"
+    linear = True
+    takes_momentum = True
+
+    def slots(self, W: Mapping[str, Tensor]) -> Slots:
+        """The velocity b, zero."""
+        return {"velocity": {name: torch.zeros_like(block) for name, block in W.items()}}
+
+    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+        """One heavy-ball step."""
+        for name, block in W.items():
+            velocity = slots["velocity"][name]
+            velocity.mul_(self.momentum).add_(self.decayed(gradient[name], block))
+            self.move(block, velocity)
+
+    def stability_limit(self) -> float:
+        """η κ < 2 (1 + β)."""
+        return 2 * (1 + self.momentum)
+
+
+class Nesterov(Optimizer):
+    """b ← β b + g, W ← W − η (g + β b), with g = ∇L + γ W."""
+
+    name = "nesterov"
+    linear = True
+    takes_momentum = True
+
+    def slots(self, W: Mapping[str, Tensor]) -> Slots:
+        """The velocity b, zero."""
+        return {"velocity": {name: torch.zeros_like(block) for name, block in W.items()}}
+
+    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+        """One step of Nesterov's rule as torch.optim.SGD writes it."""
+        for name, block in W.items():
+            velocity, g = slots["velocity"][name], self.decayed(gradient[name], block)
+            velocity.mul_(self.momentum).add_(g)
+            self.move(block, torch.add(g, velocity, alpha=self.momentum))
+
+    def stability_limit(self) -> float:
+        """η κ < 2 (1 + β) / (1 + 2β)."""
+        return 2 * (1 + self.momentum) / (1 + 2 * self.momentum)
+
+
+class Adam(Optimizer):
+    """Adam with β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸, the constants of torch.optim.Adam."""
+
+    name = "adam"
+    linear = False
+    betas = (0.9, 0.999)
+    epsilon = 1e-8
+
+    def slots(self, W: Mapping[str, Tensor]) -> Slots:
+        """Running means of the gradient and of its square, zero."""
+        return {slot: {name: torch.zeros_like(block) for name, block in W.items()} for slot in ("mean", "square")}
+
+    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+        """One step of Adam."""
+        (beta1, beta2), correction = self.betas, tuple(1 - beta**count for beta in self.betas)
+        for name, block in W.items():
+            mean, square, g = slots["mean"][name], slots["square"][name], self.decayed(gradient[name], block)
+            mean.lerp_(g, 1 - beta1)
+            square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+            root = square.sqrt().div_(correction[1] ** 0.5).add_(self.epsilon)
+            self.move(block, mean.div(root).div_(correction[0]))
+
+    def stability_limit(self) -> None:
+        """None: the rule rescales every coordinate, so no one curvature bounds its rate."""
+        return None
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {rule.name: rule for rule in (GradientDescent, Momentum, Nesterov, Adam)}
+
+
+def find_optimizer(name: str) -> type[Optimizer]:
+    """A rule by name.
+
+    Raises:
+        InvalidInput: there is none of that name.
+    """
+    if name not in OPTIMIZERS:
+        raise InvalidInput(f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {name!r}.{did_you_mean(str(name), OPTIMIZERS)}")
+    return OPTIMIZERS[name]
+
+
+def _per_replica(values: tuple[float, ...], like: Tensor) -> Tensor:
+    """(R,) numbers as (R, 1, …, 1) beside a block."""
+    return torch.tensor(values, dtype=like.dtype, device=like.device).view(-1, *[1] * (like.ndim - 1))
+
+
+def _added(gradient: Tensor, factor: tuple[float, ...], block: Tensor) -> Tensor:
+    if len(factor) == 1:
+        return torch.add(gradient, block, alpha=factor[0])
+    return torch.addcmul(gradient, _per_replica(factor, block), block)

@@ -1,0 +1,184 @@
+"""What is written down during a run: at log-spaced steps, kept on the device, fetched in blocks.
+
+A record holds, for every model and replica, the training loss, the test loss and accuracy where there is a test set, the distance from
+the first model, and whatever the caller's *probes* say: named functions of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nqf_registry.dynamics.growth import growth_rates
+from nqf_registry.errors import InvalidInput
+from nqf_registry.spelling import did_you_mean
+from nqf_registry.train.data import Data
+from nqf_registry.train.losses import Loss
+from nqf_registry.train.models import Bound, Model, State
+
+Probe = Callable[[State], Tensor]
+Record = dict[str, Any]
+
+
+def log_spaced(steps: int, count: int) -> list[int]:
+    """About ``count`` different integers from 0 to ``steps``, both included, evenly spaced in log(1 + step).
+
+    >>> log_spaced(100, 8)
+    [0, 1, 3, 6, 13, 26, 51, 100]
+    """
+    if count < 2 or steps == 0:
+        return sorted({0, steps})
+    return sorted({round(float(s)) for s in np.expm1(np.linspace(0, np.log1p(steps), count))})
+
+
+def record_steps(steps: int, records: int | Sequence[int]) -> list[int]:
+    """The steps to record: log-spaced for a number, as given for a list, with 0 and the last step always among them.
+
+    Raises:
+        InvalidInput: not a number of at least 2, nor steps of this run.
+    """
+    if isinstance(records, int) and not isinstance(records, bool):
+        if records < 2:
+            raise InvalidInput(f"records must be at least 2, the first step and the last; got {records}.")
+        return log_spaced(steps, records)
+    chosen = sorted({int(step) for step in records})
+    if chosen and not 0 <= chosen[0] <= chosen[-1] <= steps:
+        raise InvalidInput(f"records must be steps from 0 to {steps}; got {chosen[0]} to {chosen[-1]}.")
+    return sorted({0, *chosen, steps})
+
+
+def top_mode(subject: Any, data: Data, loss: Loss) -> Probe:
+    """z₁ = e₁ᵀ M e₁, the order parameter of the mode that grows fastest from small weights."""
+    return growth_rates(subject, data, 1, loss.cotangent).order_parameter
+
+
+PROBES: dict[str, Callable[[Any, Data, Loss], Probe]] = {"top-mode": top_mode}
+
+
+def find_probes(probes: Mapping[str, Probe] | Sequence[str] | str, subject: Any, data: Data, loss: Loss) -> dict[str, Probe]:
+    """Probes by name: built-in ones made for this subject and data, others as they are.
+
+    Raises:
+        InvalidInput: a name that no built-in probe has.
+    """
+    if isinstance(probes, Mapping):
+        return dict(probes)
+    names = [probes] if isinstance(probes, str) else list(probes)
+    for name in names:
+        if name not in PROBES:
+            raise InvalidInput(f"there is no built-in probe {name!r}.{did_you_mean(str(name), PROBES)} Known are {', '.join(PROBES)}.")
+    return {name: PROBES[name](subject, data, loss) for name in names}
+
+
+class Recorder:
+    """Measures the models in lockstep and keeps the results on the device until they are fetched.
+
+    Args:
+        models: the models.
+        data: the data, on the device and in the dtype of the run.
+        loss: the loss.
+        probes: functions of the weights, by name; each gives one number or more a replica.
+        full: the models bound to all training inputs, where the run holds them anyway.
+        chunk: how many samples are evaluated at a time where it does not.
+    """
+
+    def __init__(
+        self, models: Sequence[Model], data: Data, loss: Loss, probes: Mapping[str, Probe], full: Sequence[Bound] | None, chunk: int
+    ) -> None:
+        self.models, self.data, self.loss, self.probes, self.chunk = models, data, loss, probes, chunk
+        self._full = full
+        self._test = (
+            [model.bind(data.test_x) for model in models] if data.test_x is not None and len(next(iter(data.test_x.values()))) <= chunk else None
+        )
+        self._labels = _are_labels(data.y)
+        self._pending: list[tuple[int, dict[str, Tensor]]] = []
+
+    def measure(self, step: int, states: Sequence[State]) -> None:
+        """Takes one record; nothing is moved to the host."""
+        with torch.no_grad():
+            found = self._measure("train", self._full, self.data.x, self.data.y, states)
+            if self.data.test_x is not None and self.data.test_y is not None:
+                found |= self._measure("test", self._test, self.data.test_x, self.data.test_y, states)
+            weights = [model.weights(state) for model, state in zip(self.models, states, strict=True)]
+            if len(weights) > 1:
+                found["weight_distance"] = torch.stack([_weight_distance(W, weights[0], self._replicas(states[0])) for W in weights])
+            for name, probe in self.probes.items():
+                found[name] = torch.stack([self._probed(name, probe, W, states[0]) for W in weights])
+        self._pending.append((step, found))
+
+    def fetch(self) -> list[Record]:
+        """What was measured since the last call, as numpy arrays (model, replica, …), in one transfer a variable."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return []
+        columns = {name: torch.stack([found[name] for _, found in pending]).double().cpu().numpy() for name in pending[0][1]}
+        return [{"step": step, **{name: column[i] for name, column in columns.items()}} for i, (step, _) in enumerate(pending)]
+
+    def _measure(
+        self, which: str, bounds: Sequence[Bound] | None, x: Mapping[str, Tensor], y: Tensor, states: Sequence[State]
+    ) -> dict[str, Tensor]:
+        """Loss, accuracy and output distance on one set, each (model, replica)."""
+        loss: Any = 0.0
+        right: Any = 0.0
+        apart: Any = 0.0
+        for bound, targets in self._bound(bounds, x, y):
+            outputs = [b.evaluate(state) for b, state in zip(bound, states, strict=True)]
+            loss = loss + torch.stack([self.loss.total(f, targets) for f in outputs])
+            if self._labels:
+                right = right + torch.stack([_hits(f, targets) for f in outputs])
+            if which == "train" and len(outputs) > 1:
+                apart = apart + torch.stack([(f - outputs[0]).square().sum((-2, -1)) for f in outputs])
+        found = {f"{which}_loss": loss / len(y)}
+        if self._labels:
+            found[f"{which}_accuracy"] = right / len(y)
+        if which == "train" and len(states) > 1:
+            found["output_distance"] = (apart / len(y)).sqrt()
+        return found
+
+    def _bound(self, bounds: Sequence[Bound] | None, x: Mapping[str, Tensor], y: Tensor) -> Iterator[tuple[Sequence[Bound], Tensor]]:
+        if bounds is not None:
+            yield bounds, y
+            return
+        for start in range(0, len(y), self.chunk):
+            where = slice(start, start + self.chunk)
+            part = {name: t[where] for name, t in x.items()}
+            yield [model.bind(part) for model in self.models], y[where]
+
+    def _replicas(self, state: State) -> int:
+        return next(iter(state.values())).shape[0]
+
+    def _probed(self, name: str, probe: Probe, W: State | None, state: State) -> Tensor:
+        replicas = self._replicas(state)
+        if W is None:
+            return torch.full((replicas,), float("nan"), device=self.data.y.device)
+        value = probe(W)
+        if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != replicas:
+            what = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise InvalidInput(f"the probe {name!r} must give a tensor with leading replica axis {replicas}, got {what}.")
+        return value
+
+
+def _weight_distance(W: State | None, first: State | None, replicas: int) -> Tensor:
+    """‖W − W_first‖ by replica, (R,); nan where a model keeps no weights."""
+    if W is None or first is None:
+        return torch.full((replicas,), float("nan"))
+    parts: list[Tensor] = [(block - first[name]).square().flatten(1).sum(1) for name, block in W.items()]
+    return torch.stack(parts).sum(0).sqrt()
+
+
+def _are_labels(y: Tensor) -> bool:
+    """Whether targets are classes: ±1 in one column, or one +1 among −1 in every row."""
+    if not bool((y.abs() == 1).all()):
+        return False
+    return y.shape[1] == 1 or bool(((y == 1).sum(1) == 1).all())
+
+
+def _hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    """How many samples are classified as their labels say, (R,)."""
+    if targets.shape[1] == 1:
+        return (outputs * targets > 0).sum((-2, -1)).to(outputs.dtype)
+    return (outputs.argmax(-1) == targets.argmax(-1)).sum(-1).to(outputs.dtype)

@@ -1,0 +1,175 @@
+"""What a run was asked for, checked and completed before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from nqf_registry.errors import InvalidInput
+from nqf_registry.train.losses import find_loss
+from nqf_registry.train.optimizers import find_optimizer
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+MOMENTUM = 0.9
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run; everything that decides its numbers, apart from subject, models and data.
+
+    Attributes:
+        optimizer: name of the rule.
+        lr: one rate a replica, or ``"auto"`` until it is chosen.
+        steps: how many steps.
+        batch: samples a minibatch, None for all of them.
+        batch_seed: of the order of the minibatches.
+        seeds: one a replica.
+        scales: standard deviation of the initial weights, one a replica.
+        weight_decay: γ, one a replica.
+        momentum: β; 0 for rules without it.
+        loss: name of the loss.
+        dtype: ``float32`` or ``float64``.
+        device: as torch writes it.
+        chunk: samples evaluated at a time.
+    """
+
+    optimizer: str
+    lr: tuple[float, ...] | str
+    steps: int
+    batch: int | None
+    batch_seed: int
+    seeds: tuple[int, ...]
+    scales: tuple[float, ...]
+    weight_decay: tuple[float, ...]
+    momentum: float
+    loss: str
+    dtype: str
+    device: str
+    chunk: int
+
+    @property
+    def replicas(self) -> int:
+        """R."""
+        return len(self.seeds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the manifest."""
+        return asdict(self)
+
+
+def make_settings(
+    *,
+    n: int,
+    optimizer: str,
+    lr: Any,
+    steps: int,
+    batch: int | None,
+    batch_seed: int,
+    replicas: int,
+    seed: Any,
+    scale: Any,
+    weight_decay: Any,
+    momentum: float | None,
+    loss: Any,
+    dtype: Any,
+    device: Any,
+    chunk: int | None,
+) -> Settings:
+    """Checks every setting; n is the number of training samples.
+
+    Raises:
+        InvalidInput: a setting is none that a run can have.
+    """
+    rule = find_optimizer(optimizer)
+    whole("steps", steps, 0)
+    whole("replicas", replicas, 1)
+    whole("batch_seed", batch_seed, 0)
+    if batch is not None and whole("batch", batch, 1) > n:
+        raise InvalidInput(f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step.")
+    given = {"seed": seed, "scale": scale, "weight_decay": weight_decay, "lr": lr}
+    lists = {name: len(value) for name, value in given.items() if isinstance(value, Sequence) and not isinstance(value, str)}
+    count = max([replicas, *lists.values()])
+    for name, length in lists.items():
+        if length != count:
+            raise InvalidInput(f"{name} has {length} values for {count} replicas; give one value, or one a replica.")
+    if replicas not in (1, count):
+        raise InvalidInput(f"replicas is {replicas}, but {max(lists, key=lambda n: lists[n])} has {count} values.")
+    if isinstance(seed, Sequence) and not isinstance(seed, str):
+        seeds = tuple(whole("seed", s, 0) for s in seed)
+    else:
+        seeds = tuple(whole("seed", seed, 0) + r for r in range(count))
+    if rule.takes_momentum:
+        beta = MOMENTUM if momentum is None else float(momentum)
+        if not 0 <= beta < 1:
+            raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum}.")
+    elif momentum:
+        raise InvalidInput(f"optimizer {optimizer!r} takes no momentum; use optimizer='momentum' or 'nesterov', or leave momentum out.")
+    else:
+        beta = 0.0
+    return Settings(
+        optimizer=optimizer,
+        lr=lr if isinstance(lr, str) and lr == "auto" else _numbers("lr", lr, count, positive=True, word="a positive number, or 'auto'"),
+        steps=steps,
+        batch=batch,
+        batch_seed=batch_seed,
+        seeds=seeds,
+        scales=_numbers("scale", scale, count, positive=True, word="a positive number"),
+        weight_decay=_numbers("weight_decay", weight_decay, count, positive=False, word="a number of at least 0"),
+        momentum=beta,
+        loss=find_loss(loss).name,
+        dtype=find_dtype(dtype),
+        device=find_device(device),
+        chunk=whole("chunk", max(1, 16384 // count) if chunk is None else chunk, 1),
+    )
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A whole number of at least ``least``.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return value
+
+
+def _numbers(name: str, value: Any, count: int, positive: bool, word: str) -> tuple[float, ...]:
+    values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * count
+    for one in values:
+        number = isinstance(one, int | float) and not isinstance(one, bool)
+        if not number or not (one > 0 if positive else one >= 0) or one == float("inf"):
+            raise InvalidInput(f"{name} must be {word}, got {one!r}.")
+    return tuple(float(one) for one in values)
+
+
+def find_dtype(dtype: Any) -> str:
+    """The name of a dtype of weights.
+
+    Raises:
+        InvalidInput: neither float32 nor float64.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise InvalidInput(f"dtype must be float32 or float64, got {dtype}.")
+    return name
+
+
+def find_device(device: Any) -> str:
+    """A device that is there; ``auto`` is CUDA where there is one, else the CPU.
+
+    Raises:
+        InvalidInput: torch has no such device here.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+        torch.empty(1, device=found)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InvalidInput(f"device {str(device)!r} cannot be used here ({reason}). Use device='cpu', or 'auto' for what there is.") from None
+    return str(found)
