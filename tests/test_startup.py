@@ -1,8 +1,10 @@
 """What importing the library and starting ``nqf`` cost: nothing heavy is imported before it is needed."""
 
+import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +78,12 @@ def test_the_exported_names_are_sorted_and_listed_by_dir():
     assert set(nqf_registry.__all__) <= set(dir(nqf_registry))
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         _ = nqf_registry.no_such_name
+
+
+def test_type_checkers_see_the_exported_names():
+    stub = ast.parse((Path(nqf_registry.__file__).parent / "__init__.pyi").read_text())
+    seen = {alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == nqf_registry._EXPORTS, "add `from MODULE import NAME as NAME` to nqf_registry/__init__.pyi"
 
 
 def test_a_subpackage_does_not_hide_the_name_it_shares():

@@ -48,7 +48,7 @@ def test_verify(nqf_with_example):
 
 @needs("catalogue")
 def test_catalogue(nqf_with_example, tmp_path):
-    nqf_with_example("catalogue", KEY, "--output", tmp_path / "catalogue")
+    nqf_with_example("catalogue", KEY, "--out", tmp_path / "catalogue")
     texts = [path.read_text() for path in (tmp_path / "catalogue").rglob("*.md")]
     assert any("Bounded product unit" in text for text in texts)
 

@@ -1,0 +1,50 @@
+"""What type checkers and editors see: the names that ``__init__.py`` imports at first use. A test holds the two together."""
+
+from nqf_registry.activations import Activation as Activation
+from nqf_registry.activations import activation as activation
+from nqf_registry.activations import activations as activations
+from nqf_registry.choices import require_choice as require_choice
+from nqf_registry.choices import require_positive as require_positive
+from nqf_registry.compose.builder import Graph as Graph
+from nqf_registry.compose.graph import Composition as Composition
+from nqf_registry.compose.spec import load_composition as load_composition
+from nqf_registry.dynamics.growth import GrowthRates as GrowthRates
+from nqf_registry.dynamics.growth import growth_rates as growth_rates
+from nqf_registry.dynamics.growth import half_saturation as half_saturation
+from nqf_registry.errors import ContestedKey as ContestedKey
+from nqf_registry.errors import Diverged as Diverged
+from nqf_registry.errors import GraphError as GraphError
+from nqf_registry.errors import InvalidInput as InvalidInput
+from nqf_registry.errors import LayerError as LayerError
+from nqf_registry.errors import NQFError as NQFError
+from nqf_registry.errors import PluginError as PluginError
+from nqf_registry.errors import StorageError as StorageError
+from nqf_registry.errors import UnknownKey as UnknownKey
+from nqf_registry.errors import WorkFailed as WorkFailed
+from nqf_registry.expansion import Expansion as Expansion
+from nqf_registry.expansion import expand as expand
+from nqf_registry.hookspecs import hookimpl as hookimpl
+from nqf_registry.layer import Claims as Claims
+from nqf_registry.layer import Layer as Layer
+from nqf_registry.layer import Port as Port
+from nqf_registry.quadratic_form import QuadraticForm as QuadraticForm
+from nqf_registry.quadratic_form import quadratic_form as quadratic_form
+from nqf_registry.references import Reference as Reference
+from nqf_registry.registry import Registry as Registry
+from nqf_registry.registry import default_registry as default_registry
+from nqf_registry.structure import Structure as Structure
+from nqf_registry.structure import dense as dense
+from nqf_registry.structure import quadratic as quadratic
+from nqf_registry.structure import rows as rows
+from nqf_registry.train.data import Data as Data
+from nqf_registry.train.data import load_data as load_data
+from nqf_registry.train.digits import digits as digits
+from nqf_registry.train.loop import compare as compare
+from nqf_registry.train.loop import train as train
+from nqf_registry.train.mnist import mnist as mnist
+from nqf_registry.train.models import NQF as NQF
+from nqf_registry.train.models import Original as Original
+from nqf_registry.train.runs import Run as Run
+from nqf_registry.train.teacher import teacher as teacher
+
+__version__: str
