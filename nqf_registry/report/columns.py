@@ -1,0 +1,110 @@
+"""The columns of the catalogue's table, as words: what Markdown, LaTeX and CSV have in common.
+
+A facts dictionary holds what :func:`nqf_registry.report.catalogue.facts_of` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+
+def verdict(facts: Facts) -> str:
+    """The measured classification, or what did not pass."""
+    if facts.get("error"):
+        return f"not verified: {facts['error']}"
+    if facts.get("passed"):
+        return str(facts["classification"])
+    failed = [name for name, check in facts.get("checks", {}).items() if check["status"] in ("fail", "undecided")]
+    return f"does not pass ({facts.get('classification') or 'undecided'}): {', '.join(failed) or 'see its checks'}"
+
+
+def exact(facts: Facts) -> str:
+    """Whether the layer was measured to be its quadratic form."""
+    if facts.get("error"):
+        return "?"
+    return "yes" if facts.get("classification") == "exact-nqf" else "no"
+
+
+def remainder(facts: Facts) -> str:
+    """The measured order of what the expansion leaves out."""
+    order = facts.get("remainder")
+    return "none" if order == "exact" else "?" if order is None else f"ε{str(order).translate(_RAISED)}"
+
+
+def blocks(facts: Facts) -> str:
+    """The neuron partition, "u (8), v (1)"."""
+    return ", ".join(f"{name} ({', '.join(map(str, shape))})" for name, shape in facts.get("blocks", {}).items())
+
+
+def span(pair: object) -> str:
+    """A range [2, 4] as "2–4", [2, 2] as "2"."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return "?"
+    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}–{pair[1]}"
+
+
+def rank(facts: Facts) -> str:
+    """The rank of A over samples and outputs."""
+    return span(facts.get("structure", {}).get("rank"))
+
+
+def signature(facts: Facts) -> str:
+    """Positive and negative eigenvalues, "1+ 1−"."""
+    pairs = facts.get("structure", {}).get("signature") or []
+    return " or ".join(f"{a}+ {b}−" for a, b in pairs) or "?"
+
+
+def couplings(facts: Facts) -> str:
+    """The coupled pairs of blocks."""
+    structure = facts.get("structure", {})
+    return ", ".join(pair.replace("-", "–") for pair in structure["couplings"]) or "none" if "couplings" in structure else "?"
+
+
+def inert(facts: Facts) -> str:
+    """The blocks that A does not reach."""
+    structure = facts.get("structure", {})
+    return ", ".join(structure["inert"]) or "none" if "inert" in structure else "?"
+
+
+def form(facts: Facts) -> str:
+    """What kind of matrix A is, in words; empty where nothing special was recognised."""
+    structure = facts.get("structure", {})
+    words = []
+    if structure.get("diagonal"):
+        words.append("diagonal")
+    if factor := structure.get("kronecker"):
+        axes = ", ".join(f"axis {axis + 1} of {name}" for name, axis in factor["axes"].items())
+        words.append(f"A₀ ⊗ I of size {factor['size']} ({axes})")
+    if structure.get("bipartite"):
+        words.append("bipartite")
+    return "; ".join(words)
+
+
+def sizes(facts: Facts) -> str:
+    """The sizes and choices that the entry was measured at."""
+    return ", ".join(f"{name}={value}" for name, value in facts.get("sizes", {}).items())
+
+
+def check_line(check: Mapping[str, Any]) -> str:
+    """One check: its status, and the bound on its residual where there is one."""
+    return f"{check['status']} ({check['bound']})" if check.get("bound") else str(check["status"])
+
+
+def reference_text(reference: Mapping[str, Any]) -> str:
+    """One reference on one line."""
+    where = ", ".join(
+        part
+        for part in (
+            str(reference.get("venue") or ""),
+            f"arXiv {reference['arxiv']}" if reference.get("arxiv") else "",
+            f"doi {reference['doi']}" if reference.get("doi") else "",
+        )
+        if part
+    )
+    return f"{reference.get('authors')} ({reference.get('year')}). {reference.get('title')}." + (f" {where}." if where else "")
+
+
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
