@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Activation": "nqf_registry.activations",
+    "Check": "nqf_registry.verify.report",
     "Claims": "nqf_registry.layer",
     "Composition": "nqf_registry.compose.graph",
     "ContestedKey": "nqf_registry.errors",
@@ -32,6 +33,7 @@ _EXPORTS = {
     "QuadraticForm": "nqf_registry.quadratic_form",
     "Reference": "nqf_registry.references",
     "Registry": "nqf_registry.registry",
+    "Report": "nqf_registry.verify.report",
     "Run": "nqf_registry.train.runs",
     "StorageError": "nqf_registry.errors",
     "Structure": "nqf_registry.structure",
@@ -57,6 +59,8 @@ _EXPORTS = {
     "rows": "nqf_registry.structure",
     "teacher": "nqf_registry.train.teacher",
     "train": "nqf_registry.train.loop",
+    "verdict": "nqf_registry.verify.verdict",
+    "verify": "nqf_registry.verify.suite",
 }
 
 __all__ = sorted(_EXPORTS)  # pyright: ignore[reportUnsupportedDunderAll]

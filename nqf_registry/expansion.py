@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Layer, cast
+from nqf_registry.length_scale import evaluate, length_scale
 
 Method = Literal["forward-over-reverse", "reverse-over-reverse", "finite-difference"]
 
@@ -71,7 +72,7 @@ def expand(layer: Layer, x: Inputs, method: Method = "forward-over-reverse", ste
         value = f(zero)
         if method == "finite-difference":
             h = step if step is not None else 1e-3 * length_scale(layer, x)
-            slope, hessian = _differences(f, zero, p, h)
+            slope, hessian = _differences(layer, x, p, h)
         else:
             slope = torch.func.jacrev(f)(zero)[..., :p]  # (n, k, p)
             hessian = _hessian(f, zero, p, method)  # (n, k, p, count · p), rows of the first neuron
@@ -109,61 +110,35 @@ def _hessian(f: Callable[[Tensor], Tensor], zero: Tensor, p: int, method: Method
     return columns.movedim(0, -2)
 
 
-def _differences(f: Callable[[Tensor], Tensor], zero: Tensor, p: int, h: float) -> tuple[Tensor, Tensor]:
-    """Central differences extrapolated once (Richardson): slope (n, k, p) and Hessian (n, k, p, count · p), error O(h⁴)."""
-    basis = torch.eye(len(zero), dtype=zero.dtype)
-    base = f(zero)
+def _differences(layer: Layer, x: Inputs, p: int, h: float) -> tuple[Tensor, Tensor]:
+    """Central differences extrapolated once (Richardson): slope (n, k, p) and Hessian (n, k, p, count · p), error O(h⁴).
+
+    All points are evaluated together, along the replica axis.
+    """
+    count = min(layer.width, 2)
+    basis = torch.eye(count * p, dtype=torch.float64)
+    first, second = torch.triu_indices(p, count * p, 1)  # pairs within the first neuron, and every pair across the two
+    directions = torch.cat([basis, basis[first] + basis[second]])
+    base = evaluate(layer, x, torch.zeros(1, p, layer.width, dtype=torch.float64))[0]
 
     def at(step: float) -> tuple[Tensor, Tensor]:
-        plus = torch.stack([f(step * e) for e in basis])
-        minus = torch.stack([f(-step * e) for e in basis])
-        slope = (plus[:p] - minus[:p]) / (2 * step)
-        own = (plus + minus - 2 * base) / step**2  # ∂²f/∂a², of every parameter
-        hessian = base.new_zeros(*base.shape, p, len(basis))
-        for a in range(p):
-            hessian[..., a, a] = own[a]
-            for b in range(a + 1, len(basis)):
-                both = f(step * (basis[a] + basis[b])) + f(-step * (basis[a] + basis[b])) - 2 * base
-                mixed = (both / step**2 - own[a] - own[b]) / 2
-                hessian[..., a, b] = mixed
-                if b < p:
-                    hessian[..., b, a] = mixed
-        if len(basis) > p:  # w_1a against w_2b for b ≤ a: by symmetry the entries already there
-            for a in range(p):
-                for b in range(a):
-                    both = f(step * (basis[a] + basis[p + b])) + f(-step * (basis[a] + basis[p + b])) - 2 * base
-                    hessian[..., a, p + b] = (both / step**2 - own[a] - own[p + b]) / 2
-        return slope.movedim(0, -1), hessian
+        heads = torch.cat([step * directions, -step * directions]).reshape(-1, count, p).mT
+        points = torch.zeros(len(heads), p, layer.width, dtype=torch.float64)
+        points[:, :, :count] = heads
+        plus, minus = evaluate(layer, x, points).chunk(2)
+        curvature = (plus + minus - 2 * base) / step**2
+        own, both = curvature[: count * p], curvature[count * p :]
+        hessian = base.new_zeros(p, count * p, *base.shape)
+        mixed = (both - own[first] - own[second]) / 2
+        hessian[first, second] = mixed
+        inside = second < p
+        hessian[second[inside], first[inside]] = mixed[inside]
+        hessian[range(p), range(p)] = own[:p]
+        return ((plus - minus) / (2 * step))[:p].movedim(0, -1), hessian.movedim((0, 1), (-2, -1))
 
     coarse, fine = at(h), at(h / 2)
     slope, hessian = ((4 * b - a) / 3 for a, b in zip(coarse, fine, strict=True))
     return slope, hessian
 
 
-def length_scale(layer: Layer, x: Inputs, seed: int = 0) -> float:
-    """The size ε of W at which the layer begins to leave its second-order expansion: the steps of all tests are fractions of it.
-
-    The largest power of two up to 2⁸ at which the even second difference along random rays agrees with the one at half the size
-    to 5 %, searched downwards; 2⁻⁴⁰ where none does (a layer that is not smooth).
-    """
-    x = cast(x, torch.float64)
-    generator = torch.Generator().manual_seed(seed)
-    rays = [layer.random(generator, dtype=torch.float64) for _ in range(3)]
-    with sdpa_kernel(SDPBackend.MATH), torch.no_grad():
-        base = layer(layer.zeros(torch.float64), x)
-
-        def curvature(size: float) -> Tensor:
-            pairs = [
-                layer({n: size * t for n, t in ray.items()}, x) + layer({n: -size * t for n, t in ray.items()}, x) - 2 * base for ray in rays
-            ]
-            return torch.stack(pairs) / size**2
-
-        size = 2.0**8
-        wide = curvature(size)
-        while size > 2.0**-40:
-            half = curvature(size / 2)
-            reference = float(half.abs().max())
-            if torch.isfinite(wide).all() and float((wide - half).abs().max()) <= 0.05 * reference:
-                return size
-            size, wide = size / 2, half
-    return size
+__all__ = ["Expansion", "expand", "length_scale", "two_neurons"]

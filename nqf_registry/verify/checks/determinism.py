@@ -1,0 +1,40 @@
+"""``determinism``: two calls with the same W and x give the same bits, and leave W, x and the process as they were."""
+
+from __future__ import annotations
+
+from nqf_registry.verify.context import Context
+from nqf_registry.verify.drive import Measurement
+from nqf_registry.verify.report import Check
+from nqf_registry.verify.residuals.determinism import determinism
+from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.strategies import Draw
+from nqf_registry.verify.tolerances import EQUAL
+
+NAME = "determinism"
+
+
+def check(context: Context) -> Check:
+    """Runs the check; the weights are of size 1 because the length scale of a noisy layer means nothing."""
+
+    def measure(draw: Draw) -> Measurement:
+        setting: Setting = context.setting(draw)
+        first, second = context.rays(draw, setting, 2)
+        seen = determinism(setting, first, second)
+        said = "two calls with the same W and x differ"
+        residual = seen.residual
+        if seen.changed:
+            residual, said = max(residual, 1.0), f"a call changes {' and '.join(seen.changed)}"
+        elif not residual and seen.replicas > EQUAL:
+            residual, said = seen.replicas, "a call with a replica axis gives other values than its replicas one by one"
+        return Measurement(residual, 0.0, counterexample=lambda: context.describe(draw, setting, first), details={"said": said})
+
+    outcome = context.run(measure, share=0.5)
+    context.facts.deterministic = None if outcome.worst is None else not outcome.failed
+    return context.conclude(
+        NAME,
+        outcome,
+        True,
+        holds="the same W and x give the same values, and a call changes nothing else",
+        broken="{said} (relative difference {residual})",
+        advice="Take randomness and state out of forward, work on clones, and leave torch's global settings alone.",
+    )

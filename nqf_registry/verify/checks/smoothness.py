@@ -1,0 +1,61 @@
+"""``smoothness``: f is three times continuously differentiable near W = 0."""
+
+from __future__ import annotations
+
+from nqf_registry.verify.context import Context
+from nqf_registry.verify.drive import Measurement
+from nqf_registry.verify.report import Check
+from nqf_registry.verify.residuals.smoothness import Kinks, smoothness
+from nqf_registry.verify.setting import Setting, Undecided
+from nqf_registry.verify.strategies import Draw
+from nqf_registry.verify.tolerances import KINK
+
+NAME = "smoothness"
+
+
+def check(context: Context) -> Check:
+    """Runs the check: along rays of all neurons, of two neurons alone, and of one neuron with the others not zero."""
+
+    def measure(draw: Draw) -> Measurement | None:
+        if draw.instance and context.instances[draw.instance].claims.smooth != context.layer.claims.smooth:
+            return None
+        setting = context.setting(draw)
+        tried = [(where, kinks) for where, kinks in _rays(context, draw, setting) if kinks.rays]
+        if not tried:
+            raise Undecided("f is not finite along any ray from W = 0.")
+        where, kinks = max(tried, key=lambda pair: pair[1].worst[0])
+        residual, what = kinks.worst
+        data = {"where": where, "what": what}
+        numbers = {"sides": kinks.sides, "forms": kinks.forms[1:], "drift": kinks.drift}
+        return Measurement(
+            residual, KINK, counterexample=lambda: context.describe(draw, setting, weights_seed=draw.weights, **data, **numbers), details=data
+        )
+
+    outcome = context.run(measure, samples=(4,), share=0.75)
+    context.facts.smooth = None if outcome.worst is None or (outcome.reason and not outcome.failed) else not outcome.failed
+    return context.conclude(
+        NAME,
+        outcome,
+        context.layer.claims.smooth,
+        holds="the one-sided derivatives of order 1 to 3 agree and are forms of their degree in the direction",
+        broken="{what} ({where}), by {residual} of |f(W) − f(0)|",
+        advice="A kink at zero has no quadratic form: use a smooth function, or claim smooth=False.",
+    )
+
+
+def _rays(context: Context, draw: Draw, setting: Setting) -> list[tuple[str, Kinks]]:
+    a, b = context.rays(draw, setting, 2)
+    found = [("along rays of all neurons", smoothness(setting, setting.zero, a, b))]
+    first = draw.neuron % setting.d
+    if setting.d > 1:
+        only, other = a.clone(), b.clone()
+        second = (first + 1) % setting.d
+        only[:, [i for i in range(setting.d) if i != first]] = 0
+        other[:, [i for i in range(setting.d) if i != second]] = 0
+        found.append((f"along rays of neurons {first} and {second}, the others zero", smoothness(setting, setting.zero, only, other)))
+        base = context.weights(draw, setting, salt=5) / 4
+        base[:, first] = 0
+        along = b.clone()
+        along[:, [i for i in range(setting.d) if i != first]] = 0
+        found.append((f"along rays of neuron {first} through zero, the others not zero", smoothness(setting, base, only, along)))
+    return found

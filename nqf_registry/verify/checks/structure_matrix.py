@@ -1,0 +1,132 @@
+"""``structure-matrix``: the declared Ā(x), g(x), B(x) and f(0) are the measured ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nqf_registry.layer import declares
+from nqf_registry.verify.context import Context, parameter_name
+from nqf_registry.verify.drive import Measurement
+from nqf_registry.verify.measured import Measured
+from nqf_registry.verify.report import NOT_APPLICABLE, OBSERVED, UNDECIDED, Check
+from nqf_registry.verify.residuals.structure_matrix import Gap, compare
+from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.strategies import Draw
+from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES
+
+NAME = "structure-matrix"
+PARTS = ("structure", "linear", "cross", "offset")
+
+
+def check(context: Context) -> Check:
+    """Runs the check at every width and several inputs; a layer that declares nothing is told what was derived."""
+    declared = [name for name in PARTS if declares(context.layer, name)]
+
+    def measure(draw: Draw) -> Measurement:
+        setting = context.exact_setting(draw)
+        seen = context.measured(draw)
+        gaps = _gaps(setting, seen, declared)
+        asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
+        part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
+        said = _said(setting, part, gap)
+        residual = gap.residual
+        if asymmetry > AUTODIFF:
+            said = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)" + (f", and {said}" if residual > seen.error else "")
+            residual = max(residual, asymmetry)
+        details = {"part": part, "source": seen.source, "said": said} | {f"{name}_residual": g.residual for name, g in gaps.items()}
+        return Measurement(
+            residual, max(AUTODIFF, seen.error), counterexample=lambda: _counterexample(context, draw, setting, part, gap), details=details
+        )
+
+    if not declared:
+        return _derived(context)
+    outcome = context.run(measure, every_width=True, samples=(4,), share=0.5)
+    return context.conclude(
+        NAME,
+        outcome,
+        True,
+        holds=f"the declared {', '.join(declared)} equal the measured ones at every width, sample and output",
+        broken="{said} (relative error {residual}, measured by {source})",
+        advice="Ā is half the Hessian block of one neuron at zero; check factors of ½, transposes and the order of Kronecker factors.",
+    )
+
+
+def asymmetry_of(setting: Setting) -> float:
+    """|A − Aᵀ| / |A| of what a layer declares."""
+    return setting.layer.structure(setting.x).asymmetry()  # type: ignore[attr-defined]
+
+
+def declared_part(setting: Setting, name: str, like: Tensor) -> Tensor:
+    """One declared part, dense and in float64, of the shape of the measured one."""
+    own: Any = setting.layer
+    if name == "structure" or name == "cross":
+        return getattr(own, name)(setting.x).dense(torch.float64).expand_as(like)
+    if name == "linear":
+        given = own.linear(setting.x)
+        n, k = like.shape[:2]
+        parts = [
+            given[block].reshape(n, k, -1) if block in given else like.new_zeros(n, k, int(torch.Size(shape).numel()))
+            for block, shape in setting.layer.blocks().items()
+        ]
+        return torch.cat([part.to(torch.float64) for part in parts], -1)
+    value = own.offset(setting.x)
+    return (value if isinstance(value, Tensor) else torch.tensor(float(value))).to(torch.float64).expand_as(like)
+
+
+def _gaps(setting: Setting, seen: Measured, declared: list[str]) -> dict[str, Gap]:
+    expansion, size, s = seen.expansion, setting.spread, setting.scale
+    measured = {
+        "structure": (expansion.diagonal, size / s**2),
+        "linear": (expansion.linear, size / s),
+        "cross": (expansion.cross, size / s**2),
+        "offset": (expansion.offset, size),
+    }
+    return {name: compare(declared_part(setting, name, measured[name][0]), *measured[name]) for name in declared}
+
+
+_TITLES = {"structure": "Ā", "linear": "g", "cross": "B", "offset": "f(0)"}
+
+
+def _said(setting: Setting, part: str, gap: Gap) -> str:
+    sample, output, *indices = gap.place
+    entry = f"[{', '.join(parameter_name(setting.layer, i) for i in indices)}]" if indices else ""
+    return (
+        f"{_TITLES[part]}{entry} of sample {sample}, output {output} at width {setting.d} is declared {gap.declared:.6g} and measured "
+        f"{gap.measured:.6g}{_ratio(gap)}"
+    )
+
+
+def _ratio(gap: Gap) -> str:
+    """A hint where declared and measured stand in a simple ratio."""
+    if gap.measured and gap.declared:
+        ratio = gap.declared / gap.measured
+        for value, text in ((2.0, "twice"), (0.5, "half"), (-1.0, "minus"), (4.0, "four times"), (0.25, "a quarter of")):
+            if abs(ratio - value) < 1e-6:
+                return f", {text} the truth"
+    return ""
+
+
+def _counterexample(context: Context, draw: Draw, setting: Setting, part: str, gap: Gap) -> dict[str, Any]:
+    sample, output, *indices = gap.place
+    entry = [parameter_name(setting.layer, i) for i in indices]
+    found = {"part": part, "sample": sample, "output": output, "entry": entry, "declared": gap.declared, "measured": gap.measured}
+    return context.describe(draw, setting, **found)
+
+
+def _derived(context: Context) -> Check:
+    """What is said of a layer that declares no structure."""
+    draw = Draw(0, context.layer.width, 4)
+    try:
+        setting = context.exact_setting(draw)
+        seen = context.measured(draw)
+    except Exception as reason:  # noqa: BLE001 - whatever the layer raises is reported
+        status = NOT_APPLICABLE if context.facts.finite is False else UNDECIDED
+        return Check(NAME, status, message=f"no structure is declared, and none could be derived: {reason}")
+    A = seen.expansion.diagonal
+    zero = float((A.abs().amax((-1, -2)) * setting.scale**2 / setting.spread).max()) <= DIFFERENCES
+    what = "A = 0" if zero else f"A is {setting.p} × {setting.p} of rank {int(torch.linalg.matrix_rank(A, rtol=1e-9).max())}"
+    message = f"no structure is declared; it was derived by {seen.source}: {what}."
+    return Check(NAME, OBSERVED, examples=1, message=message, details={"source": seen.source, "derived": True})

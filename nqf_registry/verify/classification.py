@@ -1,0 +1,47 @@
+"""What a layer is, from what was measured: claims play no part in it."""
+
+from __future__ import annotations
+
+from nqf_registry.verify.context import Facts
+
+CLASSIFICATIONS = (
+    "exact-nqf",
+    "nqf",
+    "general-nqf",
+    "higher-order",
+    "not-smooth",
+    "not-symmetric",
+    "no-neurons",
+    "undecided",
+)
+HIGHEST = 6
+
+
+def classify(facts: Facts) -> tuple[str, int | None]:
+    """The classification and, where it is higher-order, the leading order.
+
+    The first that applies of: not-symmetric, not-smooth, general-nqf, exact-nqf, higher-order, nqf. A layer that is no function of W is
+    undecided, and so is one of which something that the answer rests on could not be measured.
+    """
+    if not facts.deterministic or facts.symmetric is None:
+        return "undecided", None
+    if not facts.symmetric:
+        return "not-symmetric", None
+    if facts.smooth is None:
+        return "undecided", None
+    if not facts.smooth:
+        return "not-smooth", None
+    if not facts.finite or facts.zgz is None:
+        return "undecided", None
+    if not facts.zgz:
+        return "general-nqf", None
+    if facts.exact is None:
+        return "undecided", None
+    if facts.exact:
+        return "exact-nqf", None
+    if facts.order is None:
+        return "undecided", None
+    if facts.order < 2.5:
+        return "nqf", None
+    order = round(facts.order)
+    return ("higher-order", order) if order <= HIGHEST else ("undecided", None)

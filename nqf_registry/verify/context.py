@@ -1,0 +1,241 @@
+"""What the checks of one verification share: the instances, the settings measured so far, and the facts that classify."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nqf_registry.layer import Layer, declares
+from nqf_registry.verify.drive import Measurement, Outcome, drive
+from nqf_registry.verify.measured import Measured, measure
+from nqf_registry.verify.profiles import Profile
+from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
+from nqf_registry.verify.setting import Setting, Undecided
+from nqf_registry.verify.strategies import Draw, draws, gaussian_weights
+from nqf_registry.verify.tolerances import PRECISION
+
+
+@dataclass
+class Facts:
+    """What was measured, whatever was claimed; None where it could not be decided."""
+
+    deterministic: bool | None = None
+    finite: bool | None = None
+    symmetric: bool | None = None
+    zgz: bool | None = None
+    smooth: bool | None = None
+    exact: bool | None = None
+    order: float | None = None
+    reasons: list[str] = field(default_factory=list)
+
+
+class Context:
+    """One verification under way.
+
+    Attributes:
+        layer: the layer as it was given.
+        instances: it and its variants.
+        profile: how much to measure.
+        seed: of all draws.
+        facts: what was measured so far.
+        notes: what had to be done otherwise.
+    """
+
+    def __init__(self, layer: Layer, profile: Profile, seed: int) -> None:
+        self.layer, self.profile, self.seed = layer, profile, seed
+        self.instances = [layer]
+        if declares(layer, "variants"):
+            self.instances += list(layer.variants())  # type: ignore[attr-defined]
+        self.facts = Facts()
+        self.notes: dict[str, None] = {}
+        self.disagreement: float | None = None
+        self._settings: dict[tuple[int, int, int, int], Setting] = {}
+        self._measured: dict[tuple[int, int, int, int], Measured] = {}
+
+    def widths(self, least: int = 1) -> list[int]:
+        """The widths to measure at, smallest first; the layer's own among them."""
+        own = self.layer.width
+        if self.layer.resized(own + 1).width == own:  # a fixed width
+            return [own] if own >= least else []
+        return sorted({w for w in (1, 2, 3, 4, 5, own, own + 1) if w >= least})
+
+    def instance(self, draw: Draw) -> Layer:
+        """The layer of a draw, at its width."""
+        return self.instances[draw.instance].resized(draw.width)
+
+    def setting(self, draw: Draw) -> Setting:
+        """The layer at the width and inputs of a draw; made once."""
+        layer = self.instance(draw)
+        key = (draw.instance, layer.width, draw.samples, draw.inputs)
+        if key not in self._settings:
+            generator = torch.Generator().manual_seed(1_000_003 * self.seed + 7919 * draw.inputs + draw.samples)
+            x = layer.sample(draw.samples, generator)
+            self._settings[key] = Setting(layer, x, self.seed)
+        return self._settings[key]
+
+    def exact_setting(self, draw: Draw) -> Setting:
+        """The same, refusing a layer whose own arithmetic is coarser than float64's."""
+        setting = self.setting(draw)
+        if setting.offset.isfinite().all() and setting.precision > PRECISION:
+            raise Undecided(
+                f"the layer computes with a relative rounding error of {setting.precision:.0e}, float64 has 1e-16; look for a cast to "
+                "float32 inside forward."
+            )
+        return setting
+
+    def measured(self, draw: Draw) -> Measured:
+        """The measured expansion at the width and inputs of a draw; made once."""
+        layer = self.instance(draw)
+        key = (draw.instance, layer.width, draw.samples, draw.inputs)
+        if key not in self._measured:
+            self._measured[key] = measure(self.setting(draw))
+            for note in self._measured[key].notes:
+                self.notes[note] = None
+            if self._measured[key].source == "differences":
+                self.note_disagreement(self._measured[key].disagreement)
+        return self._measured[key]
+
+    def note_disagreement(self, gap: float) -> None:
+        """Keeps the largest distance between autodiff and differences; every report says it where there is one."""
+        self.disagreement = gap if self.disagreement is None else max(self.disagreement, gap, key=lambda g: float("inf") if g != g else g)
+
+    def weights(self, draw: Draw, setting: Setting, salt: int = 0) -> Tensor:
+        """Weights (p, d) of a draw: its factor times the length scale."""
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + 31 * draw.weights + salt)
+        return gaussian_weights(setting.p, setting.d, draw.factor * setting.scale, generator)
+
+    def rays(self, draw: Draw, setting: Setting, count: int, salt: int = 0) -> Tensor:
+        """Random directions (count, p, d) of a draw."""
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + 31 * draw.weights + salt + 17)
+        return torch.randn(count, setting.p, setting.d, generator=generator, dtype=torch.float64)
+
+    def run(
+        self,
+        measure: Callable[[Draw], Measurement | None],
+        *,
+        least: int = 1,
+        factors: Sequence[float] = (1.0,),
+        samples: Sequence[int] = (4, 1),
+        share: float = 1.0,
+        settings: int | None = None,
+        every_width: bool = False,
+    ) -> Outcome:
+        """Drives a measurement over this layer: its own width and a few others first, then what hypothesis draws.
+
+        Args:
+            measure: residual of one draw.
+            least: the smallest width that the measurement makes sense for.
+            factors: sizes of the weights, in length scales.
+            samples: numbers of inputs.
+            share: fraction of the profile's examples, for measurements that take longer.
+            settings: different inputs a width; by default the profile's.
+            every_width: whether each width is among the first examples, not only the layer's own and the smallest.
+        """
+        widths = self.widths(least)
+        if not widths:
+            return Outcome()
+        settings = settings or self.profile.settings
+        own = self.layer.width if self.layer.width in widths else widths[0]
+        chosen = [own, *(w for w in widths if w != own)] if every_width else [own, widths[0]]
+        first = [Draw(0, width, samples[0], i % settings, i, factors[i % len(factors)], i) for i, width in enumerate(dict.fromkeys(chosen))]
+        first += [Draw(i, self.instances[i].width, samples[0], 0, i) for i in range(1, len(self.instances))]
+        strategy = draws(len(self.instances), widths, settings, factors, samples)
+        examples = max(2, round(self.profile.examples * share))
+        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed)
+
+    def conclude(
+        self,
+        name: str,
+        outcome: Outcome,
+        promised: bool,
+        *,
+        holds: str,
+        broken: str,
+        advice: str,
+        nothing: str = "no example could be drawn",
+        details: Mapping[str, Any] | None = None,
+    ) -> Check:
+        """The check that an outcome makes.
+
+        Args:
+            name: of the check.
+            outcome: what was seen.
+            promised: whether the layer claims it.
+            holds: what was expected, as a sentence.
+            broken: what a failure is, as a sentence that may use {residual}, {tolerance} and the details by name.
+            advice: what to do about a failure.
+            nothing: why there was no example.
+            details: further numbers to report.
+        """
+        worst = outcome.worst
+        if outcome.reason is not None and not outcome.failed:
+            return Check(name, UNDECIDED, examples=outcome.examples, message=f"{self.layer.key}: {name} could not be decided: {outcome.reason}")
+        if worst is None:
+            return Check(name, UNDECIDED, message=f"{self.layer.key}: {name} ran no example: {nothing}.")
+        numbers = {"residual": worst.residual, "tolerance": worst.tolerance, **worst.details}
+        shown = {key: _written(value) for key, value in numbers.items()}
+        bound = "at least" if worst.at_least else "at most"
+        common: dict[str, Any] = {
+            "residual": worst.residual,
+            "tolerance": worst.tolerance,
+            "examples": outcome.examples,
+            "bound": bound,
+            "details": {**worst.details, **(details or {})},
+        }
+        after = "; time ran out before all examples were drawn" if outcome.stopped else ""
+        if not outcome.failed:
+            status = PASS if promised else OBSERVED
+            lead = "" if promised else "not claimed, but it holds: "
+            return Check(name, status, message=f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after}).", **common)
+        data = worst.counterexample() if worst.counterexample is not None else None
+        said = broken.format_map(shown)
+        if not promised:
+            return Check(name, OBSERVED, message=f"not claimed: {said}.", counterexample=data, **common)
+        message = f"{self.layer.key}: {name} failed. Expected: {holds}. Measured: {said}. {advice}"
+        return Check(name, FAIL, message=message, counterexample=data, **common)
+
+    def describe(self, draw: Draw, setting: Setting, stacked: Tensor | None = None, **more: Any) -> dict[str, Any]:
+        """An example as plain data: sizes, seeds, inputs and weights where they are small, and what else is given."""
+        layer = setting.layer
+        data: dict[str, Any] = {"sizes": sizes_of(layer), "samples": draw.samples, "inputs_seed": draw.inputs, "seed": self.seed}
+        if sum(t.numel() for t in setting.x.values()) <= 64:
+            data["x"] = {name: _rounded(t) for name, t in setting.x.items()}
+        if stacked is not None and stacked.numel() <= 256:
+            data["W"] = {name: _rounded(t) for name, t in layer.unstack(stacked).items()}
+        return {**data, **more}
+
+
+def sizes_of(layer: Layer) -> dict[str, Any]:
+    """The fields of a layer by name."""
+    return {f.name: getattr(layer, f.name) for f in dataclasses.fields(layer)}  # type: ignore[arg-type]
+
+
+def parameter_name(layer: Layer, index: int) -> str:
+    """The name of one of the p parameters of a neuron: ``u[2]``, ``V[0, 1]``."""
+    for name, shape in layer.blocks().items():
+        size = int(torch.Size(shape).numel())
+        if index < size:
+            place = [int(i) for i in torch.unravel_index(torch.tensor(index), shape)] if shape else []
+            return f"{name}{place}" if place else name
+        index -= size
+    raise IndexError(index)
+
+
+def _written(value: Any) -> Any:
+    """A number as it stands in a sentence."""
+    if not isinstance(value, float):
+        return value
+    return f"{value:.3g}" if 0.01 <= abs(value) < 1e4 or value == 0 else f"{value:.1e}"
+
+
+def _rounded(tensor: Tensor) -> Any:
+    return tensor.tolist()
+
+
+def _shown(worst: Measurement) -> str:
+    return f"worst {worst.residual:.3g}, must be at least {worst.tolerance:g}" if worst.at_least else f"worst {worst.residual:.1e}"

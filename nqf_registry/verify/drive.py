@@ -1,0 +1,161 @@
+"""Runs one property over drawn examples: hypothesis draws and shrinks, this file keeps the worst residual and the smallest failure."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis.strategies import SearchStrategy
+
+from nqf_registry.verify.setting import Undecided
+from nqf_registry.verify.strategies import Draw
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one example gave.
+
+    Attributes:
+        residual: the measured number.
+        tolerance: what it may be at most, or must be at least where ``at_least`` is set.
+        at_least: which of the two.
+        counterexample: builds the data of a failing example; called only for the one that is reported.
+        details: further numbers; those of the worst example are reported.
+    """
+
+    residual: float
+    tolerance: float
+    at_least: bool = False
+    counterexample: Callable[[], Mapping[str, Any]] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the residual misses the tolerance; nan always does."""
+        return not (self.residual >= self.tolerance if self.at_least else self.residual <= self.tolerance)
+
+    @property
+    def ratio(self) -> float:
+        """How bad it is: larger is worse, nan is worst."""
+        if self.residual != self.residual:
+            return float("inf")
+        if self.at_least:
+            return self.tolerance - self.residual
+        return self.residual / self.tolerance if self.tolerance else float(self.residual > 0)
+
+
+@dataclass
+class Outcome:
+    """Everything that one check saw.
+
+    Attributes:
+        examples: how many examples were measured before shrinking began.
+        worst: the worst measurement, of the failing ones the one that shrinking ended with.
+        failed: whether any example failed.
+        reason: why an example could not be measured, None where all could.
+        stopped: whether time ran out before all examples were drawn.
+    """
+
+    examples: int = 0
+    worst: Measurement | None = None
+    failed: bool = False
+    reason: str | None = None
+    stopped: bool = False
+
+
+class _Failed(Exception):
+    """One failing example, for hypothesis to shrink."""
+
+
+def drive(
+    measure: Callable[[Draw], Measurement | None],
+    strategy: SearchStrategy[Draw],
+    first: Sequence[Draw],
+    examples: int,
+    seconds: float,
+    seed: int,
+) -> Outcome:
+    """Measures the given first examples, then drawn ones, and shrinks what fails.
+
+    Args:
+        measure: residual of one draw; None where the draw does not apply, which is not counted.
+        strategy: what to draw from.
+        first: examples that must be among those measured, such as the width that the layer declares.
+        examples: how many to draw beyond these.
+        seconds: when to stop drawing.
+        seed: the same seed gives the same examples.
+    """
+    outcome = Outcome()
+    begin = time.monotonic()
+    shrinking = False
+
+    def take(draw: Draw) -> None:
+        nonlocal shrinking
+        if outcome.reason is not None:
+            return
+        if time.monotonic() - begin > seconds:
+            outcome.stopped = outcome.stopped or not shrinking
+            return
+        try:
+            result = measure(draw)
+        except Undecided as reason:
+            outcome.reason = str(reason)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a layer raises is reported, never passed on
+            outcome.reason = describe(error)
+            return
+        if result is None:
+            return
+        outcome.examples += not shrinking
+        if result.failed:
+            outcome.failed, outcome.worst, shrinking = True, result, True
+            raise _Failed
+        if not outcome.failed and (outcome.worst is None or result.ratio > outcome.worst.ratio):
+            outcome.worst = result
+
+    try:
+        for draw in first:
+            take(draw)
+    except _Failed:
+        pass  # hypothesis looks for a smaller one below; if it finds none, this one is reported
+    kept = outcome.worst
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=Verbosity.quiet,
+    )
+    @hypothesis.given(strategy)
+    def run(draw: Draw) -> None:
+        take(draw)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run()
+    except _Failed:
+        pass
+    except Exception as error:  # noqa: BLE001 - flaky or exhausted draws: what was recorded stands
+        if outcome.examples == 0 and outcome.reason is None:
+            outcome.reason = describe(error)
+    if outcome.worst is None:
+        outcome.worst = kept
+    return outcome
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

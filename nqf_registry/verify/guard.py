@@ -1,0 +1,32 @@
+"""Keeps a verification from changing anything outside it: random states, default dtype, warnings filters."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import warnings
+from collections.abc import Iterator
+
+import numpy
+import torch
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Restores the global state of torch, numpy and Python's random, whatever happens inside."""
+    torch_state, numpy_state, python_state = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
+    dtype, precision, threads = torch.get_default_dtype(), torch.get_float32_matmul_precision(), torch.get_num_threads()
+    deterministic, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_rng_state(torch_state)
+        numpy.random.set_state(numpy_state)
+        random.setstate(python_state)
+        torch.set_default_dtype(dtype)
+        torch.set_float32_matmul_precision(precision)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)

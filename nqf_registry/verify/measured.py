@@ -1,0 +1,141 @@
+"""The expansion at W = 0 that is taken for the truth: autodiff where differences agree with it, differences where they do not.
+
+``w.norm()**2`` has Hessian 2 and autodiff says 0 or nan; ``w.abs()**2`` says 0 in every mode; a kink gives one side. So two autodiff
+modes are compared with each other and with polynomial fits of f along random rays, and the truth is what f itself does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nqf_registry.expansion import Expansion, expand, two_neurons
+from nqf_registry.verify.jets import jets
+from nqf_registry.verify.setting import Setting, Undecided
+from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES, MEMORY
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """f = f(0) + g·μ + Σ w_iᵀ Ā w_i + Σ_{i≠j} w_iᵀ B w_j as measured, with where it comes from.
+
+    Attributes:
+        expansion: offset (n, k), linear (n, k, p), diagonal and cross (n, k, p, p).
+        source: "autodiff" or "differences".
+        error: relative error of the diagonal and cross parts that the source allows.
+        disagreement: relative distance between autodiff and differences along random rays; nan where autodiff gave nan.
+        notes: what was refused or fell back on the way.
+    """
+
+    expansion: Expansion
+    source: str
+    error: float
+    disagreement: float
+    notes: tuple[str, ...] = field(default=())
+
+    def evaluate(self, stacked: Tensor) -> Tensor:
+        """The measured expansion at weights (R, p, d): (R, n, k)."""
+        e = self.expansion
+        mu = stacked.sum(-1)
+        value = e.offset + torch.einsum("nkp,rp->rnk", e.linear, mu)
+        value = value + torch.einsum("nkpq,rpd,rqd->rnk", e.diagonal - e.cross, stacked, stacked)
+        return value + torch.einsum("nkpq,rp,rq->rnk", e.cross, mu, mu)
+
+
+def measure(setting: Setting) -> Measured:
+    """Measures the expansion of a layer at W = 0.
+
+    Raises:
+        Undecided: the dense matrices would not fit the memory budget, or f(0) is not finite.
+    """
+    if not setting.offset.isfinite().all():
+        raise Undecided("f is not finite at W = 0, so it has no expansion there.")
+    n, k = setting.offset.shape
+    needed = 8 * n * k * setting.p * setting.p * 2 * 4
+    if needed > MEMORY:
+        raise Undecided(
+            f"the second derivatives by sample, output and pair of parameters (n = {n}, k = {k}, p = {setting.p}) would take "
+            f"{needed / 2**30:.1f} GiB; the budget is {MEMORY / 2**30:.1f} GiB. Verify the layer at smaller sizes."
+        )
+    notes: list[str] = []
+    forward = _attempt(lambda: expand(setting.layer, setting.x, "forward-over-reverse"), "forward-over-reverse", notes)
+    if forward is None:
+        forward = _attempt(lambda: expand(setting.layer, setting.x, "reverse-over-reverse"), "reverse-over-reverse", notes)
+        reverse = None
+    else:
+        reverse = _attempt(lambda: contracted_hessian(setting), "reverse-over-reverse", notes)
+    disagreement = float("nan") if forward is None else _against_rays(setting, forward)
+    modes = 0.0 if forward is None or reverse is None else _between_modes(setting, forward, reverse)
+    if forward is not None and disagreement <= DIFFERENCES and modes <= AUTODIFF:
+        return Measured(forward, "autodiff", AUTODIFF, disagreement, tuple(notes))
+    if forward is not None and disagreement <= DIFFERENCES:
+        notes.append(f"the two autodiff modes differ by {modes:.1e} (relative)")
+    coarse = expand(setting.layer, setting.x, "finite-difference", 2**-8 * setting.scale)
+    fine = expand(setting.layer, setting.x, "finite-difference", 2**-9 * setting.scale)
+    size = max(float(fine.diagonal.abs().max()), float(fine.cross.abs().max()), 1e-300)
+    change = max(float((coarse.diagonal - fine.diagonal).abs().max()), float((coarse.cross - fine.cross).abs().max())) / size
+    return Measured(fine, "differences", max(AUTODIFF, 4 * change), disagreement, tuple(notes))
+
+
+def contracted_hessian(setting: Setting) -> tuple[Tensor, Tensor]:
+    """∂²/∂w_1∂w_j of Σ c f for one random cotangent c (n, k), by two reverse passes: c and (p, count · p)."""
+    generator = torch.Generator().manual_seed(setting.seed + 1)
+    cotangent = torch.randn(setting.offset.shape, generator=generator, dtype=torch.float64)
+    p, count = setting.p, min(setting.d, 2)
+    flat = torch.zeros(count * p, dtype=torch.float64, requires_grad=True)
+    with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
+        total = (two_neurons(setting.layer, setting.x)(flat) * cotangent).sum()
+        if not total.requires_grad:
+            return cotangent, flat.new_zeros(p, count * p)
+        (slope,) = torch.autograd.grad(total, flat, create_graph=True)
+        rows = []
+        for a in range(p):
+            if not slope.requires_grad:
+                rows.append(flat.new_zeros(count * p))
+                continue
+            (row,) = torch.autograd.grad(slope[a], flat, retain_graph=True, allow_unused=True)
+            rows.append(torch.zeros_like(flat) if row is None else row)
+    return cotangent, torch.stack(rows).detach()
+
+
+def _between_modes(setting: Setting, forward: Expansion, reverse: tuple[Tensor, Tensor]) -> float:
+    cotangent, hessian = reverse
+    other = torch.einsum("nk,nkpq->pq", cotangent, torch.cat([forward.diagonal, forward.cross], -1))[:, : hessian.shape[1]]
+    size = max(float(hessian.abs().max()) / 2, float((setting.spread / setting.scale**2).max()) * 1e-3)
+    return float((hessian / 2 - other).abs().max()) / size
+
+
+def _against_rays(setting: Setting, expansion: Expansion) -> float:
+    """How far an expansion is from fits of f along random rays of one and of two neurons, relative to f's own size there."""
+    p, d = setting.p, setting.d
+    generator = torch.Generator().manual_seed(setting.seed + 2)
+    rays = torch.zeros(4, p, d, dtype=torch.float64)
+    rays[:, :, :2] = torch.randn(4, p, min(d, 2), generator=generator, dtype=torch.float64)
+    rays[:2, :, 1:] = 0
+    fitted = jets(setting, setting.zero, rays)
+    mu = rays.sum(-1)
+    slope = setting.scale * torch.einsum("nkp,rp->rnk", expansion.linear, mu)
+    curvature = torch.einsum("nkpq,rpd,rqd->rnk", expansion.diagonal - expansion.cross, rays, rays)
+    curvature = setting.scale**2 * (curvature + torch.einsum("nkpq,rp,rq->rnk", expansion.cross, mu, mu))
+    gaps = [((fitted.central(1) - slope).abs() - fitted.rounding[1]), ((fitted.central(2) - curvature).abs() - fitted.rounding[2])]
+    return max(float((gap.clamp_min(0) / setting.spread).max()) if gap.isfinite().all() else float("nan") for gap in gaps)
+
+
+def _attempt(take: Callable[[], Any], mode: str, notes: list[str]) -> Any:
+    try:
+        return take()
+    except Undecided:
+        raise
+    except Exception as error:  # noqa: BLE001 - a layer may refuse a mode in any way; differences remain
+        notes.append(f"{mode} is not available ({type(error).__name__}: {_first_line(error)})")
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else ""

@@ -1,0 +1,199 @@
+"""What a verification says: one check a line, with its residual, its tolerance and the counterexample as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED = "pass", "fail", "observed", "vacuous", "not-applicable", "undecided"
+STATUSES = (PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED)
+RAN = (PASS, FAIL, OBSERVED)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of one layer.
+
+    Attributes:
+        name: which check.
+        status: pass, fail, observed (nothing was promised), vacuous (nothing to test), not-applicable or undecided.
+        residual: the worst measured value; None where nothing was measured or it is not finite.
+        tolerance: what it is compared with; None with the residual.
+        examples: how many examples were measured.
+        message: one or two sentences on what was seen and, where it failed, what to do.
+        counterexample: the smallest failing example found, as plain data that JSON can hold.
+        bound: "at most" where the residual must not exceed the tolerance, "at least" where it must reach it (a slope).
+        details: further measured numbers by name.
+    """
+
+    name: str
+    status: str
+    residual: float | None = None
+    tolerance: float | None = None
+    examples: int = 0
+    message: str = ""
+    counterexample: Mapping[str, Any] | None = None
+    bound: str = "at most"
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ran(self) -> bool:
+        """Whether at least one example was measured and led to a verdict."""
+        return self.status in RAN and self.examples > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "status": self.status,
+            "residual": _number(self.residual),
+            "tolerance": _number(self.tolerance),
+            "examples": self.examples,
+            "message": self.message,
+            "counterexample": _plain(self.counterexample),
+            "bound": self.bound,
+            "details": _plain(self.details),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Check:
+        """The inverse of :meth:`to_dict`."""
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verification of one layer.
+
+    Attributes:
+        layer: its key.
+        passed: whether every promise was kept: no check failed and none that was promised is undecided.
+        classification: what the layer is, as measured.
+        leading_order: the first order that does not vanish, where the classification is higher-order.
+        checks: the nine checks, in the order in which they ran.
+        sizes: the fields of the layer that was verified.
+        profile: dev, ci or deep.
+        seed: what the random draws started from.
+        notes: what the verifier had to do otherwise: loops for vmap, differences for autodiff, the math kernel of attention.
+        versions: of the library, its suite of checks and torch.
+        source: hash of the layer's source files; "" where they cannot be read.
+        seconds: how long it took.
+        cached: whether it was read from the cache of earlier verifications.
+    """
+
+    layer: str
+    passed: bool
+    classification: str
+    leading_order: int | None
+    checks: tuple[Check, ...]
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = "dev"
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    seconds: float = 0.0
+    cached: bool = False
+
+    def __getitem__(self, name: str) -> Check:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(f"no check {name!r}; the checks are {', '.join(check.name for check in self.checks)}")
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The checks that failed or, though promised, could not be decided."""
+        return tuple(check for check in self.checks if check.status in (FAIL, UNDECIDED))
+
+    @property
+    def count(self) -> str:
+        """How many checks ran: "8 of 9 checks ran"."""
+        return f"{sum(check.ran for check in self.checks)} of {len(self.checks)} checks ran"
+
+    @property
+    def kind(self) -> str:
+        """The classification, with the leading order where it is higher."""
+        return self.classification + (f" (order {self.leading_order})" if self.leading_order is not None else "")
+
+    def line(self) -> str:
+        """The verdict in one line, as compose, train and forecast print it."""
+        bad = "" if self.passed else ": " + ", ".join(f"{check.name} {_VERBS[check.status]}" for check in self.failures)
+        return f"{self.layer}: {'passed' if self.passed else 'did not pass'}, {self.kind}, {self.count}{bad}" + (
+            f" ({self.profile}, cached)" if self.cached else f" ({self.profile})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "layer": self.layer,
+            "passed": self.passed,
+            "classification": self.classification,
+            "leading_order": self.leading_order,
+            "checks": [check.to_dict() for check in self.checks],
+            "summary": self.count,
+            "sizes": _plain(self.sizes),
+            "profile": self.profile,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "versions": dict(self.versions),
+            "source": self.source,
+            "seconds": round(self.seconds, 3),
+            "cached": self.cached,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """The inverse of :meth:`to_dict`."""
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        known["checks"] = tuple(Check.from_dict(check) for check in data["checks"])
+        known["notes"] = tuple(data.get("notes", ()))
+        return cls(**known)
+
+    def render(self, verbose: bool = False) -> str:
+        """The report as text: a table of the checks, and the messages of those that did not pass (of all, if verbose)."""
+        rows = [(c.name, c.status, _short(c.residual), _comparison(c), str(c.examples)) for c in self.checks]
+        head = ("check", "status", "residual", "tolerance", "examples")
+        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+        lines = [f"{self.layer}: {'passed' if self.passed else 'DID NOT PASS'}, {self.kind} ({self.count}, {self.seconds:.1f} s)"]
+        lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]]
+        for check in self.checks:
+            if check.message and (verbose or check.status in (FAIL, UNDECIDED)):
+                lines.append(f"  {check.name}: {check.message}")
+                if check.counterexample is not None and check.status == FAIL:
+                    lines += [f"    {name}: {value}" for name, value in check.counterexample.items()]
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+_VERBS = {FAIL: "failed", UNDECIDED: "undecided"}
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if 0.1 <= abs(value) < 100 else f"{value:.1e}" if value else "0"
+
+
+def _comparison(check: Check) -> str:
+    return "-" if check.tolerance is None else ("≥ " if check.bound == "at least" else "≤ ") + _short(check.tolerance)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _plain(value: Any) -> Any:
+    """Dicts, lists, numbers and texts; what JSON has no number for becomes a text."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return str(value)

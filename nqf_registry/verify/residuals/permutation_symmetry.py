@@ -1,0 +1,34 @@
+"""How far f(Wσ) is from f(W)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nqf_registry.verify.setting import Setting
+
+
+def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[int]]) -> tuple[float, int]:
+    """max |f(Wσ) − f(W)| over the permutations, samples and outputs, relative to how far f moves from f(0).
+
+    Args:
+        setting: the layer and its inputs.
+        W: weights (p, d).
+        orders: permutations of the columns, each a list of d indices.
+
+    Returns:
+        The residual, and the index of the worst permutation.
+    """
+    gaps = changes(setting, W, torch.stack([W[:, list(order)] for order in orders]))
+    return float(gaps.max()), int(gaps.argmax())
+
+
+def changes(setting: Setting, W: Tensor, moved: Tensor) -> Tensor:
+    """Relative change of f between W (p, d) and each of moved (m, p, d): (m,). Measured rounding is taken off; nan stays nan."""
+    values = setting.values(torch.cat([W[None], moved]))
+    size = torch.maximum(setting.spread, (values[0] - setting.offset).abs().nan_to_num(0.0))  # (n, k); f(0) may be a hole
+    rounding = 16 * float(setting.rounding(W.abs().amax().clamp_min(1e-300)))
+    gaps = ((values[1:] - values[0]).abs() - rounding).clamp_min(0) / size  # (m, n, k)
+    return torch.where(gaps.isnan().any(-1).any(-1), torch.nan, gaps.amax((-1, -2)))

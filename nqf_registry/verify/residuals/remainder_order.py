@@ -1,0 +1,110 @@
+"""The order of the remainder R(ε) = f(εW) − expansion(εW), and whether f is a quadratic polynomial at every scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log10
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from nqf_registry.verify.setting import Setting
+
+Expansion = Callable[[Tensor], Tensor]  # (R, p, d) to (R, n, k)
+
+OCTAVES = 34
+DECADES = 4.0
+ABOVE = 100.0
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The slope of log |R| against log ε.
+
+    Attributes:
+        slope: by least squares over the lowest decades in which R stands above the measured rounding; None where R never does.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        decades: how many decades of ε went into it.
+        largest: max |R| / (|f| + |f(0)|) over all sizes measured, from far below the length scale to far above.
+    """
+
+    slope: float | None
+    low: float | None
+    high: float | None
+    decades: float
+    largest: float
+
+
+def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor) -> Slope:
+    """Measures R along rays (q, p, d) at sizes an octave apart.
+
+    Args:
+        setting: the layer and its inputs.
+        expansion: evaluates the expansion at stacked weights.
+        rays: directions of entries about 1.
+    """
+    top = setting.scale / 4
+    sizes = top * 2.0 ** -torch.arange(OCTAVES, dtype=torch.float64)
+    value, model = _both(setting, expansion, sizes, rays)
+    gap = (value - model).flatten(1).square().mean(1).sqrt()  # (J,)
+    floor = setting.rounding(sizes) + 2.0**-52 * model.flatten(1).abs().amax(1)
+    above = int((gap > ABOVE * floor).long().cumprod(0).sum())
+    largest = _largest(setting, expansion, rays)
+    if above < 2:
+        return Slope(None, None, None, 0.0, largest)
+    keep = min(above, 1 + int(DECADES / log10(2)))
+    log_size, log_gap = sizes[above - keep : above].log10(), gap[above - keep : above].log10()
+    decades = (keep - 1) * log10(2)
+    if keep < 4:
+        slope = float((log_gap[0] - log_gap[-1]) / (log_size[0] - log_size[-1]))
+        return Slope(slope, None, None, decades, largest)
+    fit = stats.linregress(log_size.numpy(), log_gap.numpy())
+    half = float(stats.t.ppf(0.975, keep - 2)) * float(fit.stderr)
+    slope = float(fit.slope)
+    return Slope(slope, slope - half, slope + half, decades, largest)
+
+
+def _both(setting: Setting, expansion: Expansion, sizes: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
+    """f and its expansion at every size along every ray: (J, q, n, k) each."""
+    points = torch.einsum("j,qpd->jqpd", sizes, rays).flatten(0, 1)
+    value = setting.values(points)
+    return value.unflatten(0, (len(sizes), len(rays))), expansion(points).unflatten(0, (len(sizes), len(rays)))
+
+
+def _largest(setting: Setting, expansion: Expansion, rays: Tensor) -> float:
+    """max |R| / (|f| + |f(0)| + |expansion|) at sizes from 2⁻⁸ to 2¹⁶ length scales, where f is finite."""
+    sizes = setting.scale * 2.0 ** torch.arange(-8, 17, 2, dtype=torch.float64)
+    value, model = _both(setting, expansion, sizes, rays[:2])
+    sum_of = value.abs() + model.abs() + setting.offset.abs()
+    size = sum_of.amax((1, 2, 3), keepdim=True)  # by size: a sample that nearly cancels is measured against the others
+    ratio = ((value - model).abs() / size.clamp_min(1e-300)).amax((1, 2, 3))
+    ratio = ratio[ratio.isfinite()]
+    return float(ratio.max()) if ratio.numel() else float("nan")
+
+
+def quadratic_polynomial(setting: Setting, starts: Tensor, steps: Tensor) -> float:
+    """How far f is from a polynomial of degree two: third differences along lines, which vanish for those and for nothing else smooth.
+
+    No derivative enters, so it holds for functions that autodiff misreads.
+
+    Args:
+        setting: the layer and its inputs.
+        starts: points (q, p, d), of entries about 1.
+        steps: directions (q, p, d).
+
+    Returns:
+        max |f(a+3b) − 3f(a+2b) + 3f(a+b) − f(a)| / Σ |f| at sizes from 2⁻¹² to 2¹⁶ length scales, where f is finite.
+    """
+    sizes = setting.scale * 2.0 ** torch.arange(-12, 17, 2, dtype=torch.float64)
+    lines = torch.stack([starts + j * steps for j in range(4)])  # (4, q, p, d)
+    points = torch.einsum("s,jqpd->sjqpd", sizes, lines)
+    values = setting.values(points.flatten(0, 2)).unflatten(0, points.shape[:3])  # (sizes, 4, q, n, k)
+    weights = torch.tensor([-1.0, 3.0, -3.0, 1.0], dtype=torch.float64)
+    third = torch.einsum("sjqnk,j->sqnk", values, weights).abs().amax((1, 2, 3))
+    size = (values.abs() * weights.abs()[:, None, None, None]).sum(1).amax((1, 2, 3))
+    ratio = third / size.clamp_min(1e-300)
+    ratio = ratio[ratio.isfinite()]
+    return float(ratio.max()) if ratio.numel() else float("nan")

@@ -1,0 +1,24 @@
+"""How far f moves when one neuron, or several, change sign."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nqf_registry.verify.residuals.permutation_symmetry import changes
+from nqf_registry.verify.setting import Setting
+
+
+def sign_symmetry(setting: Setting, W: Tensor) -> tuple[float, int]:
+    """max over neurons of |f(…, −w_i, …) − f(W)|, relative to how far f moves from f(0).
+
+    Args:
+        setting: the layer and its inputs.
+        W: weights (p, d).
+
+    Returns:
+        The residual, and the worst neuron.
+    """
+    flips = 1 - 2 * torch.eye(setting.d, dtype=W.dtype)  # (d, d): row i flips neuron i
+    gaps = changes(setting, W, W * flips[:, None, :])
+    return float(gaps.max()), int(gaps.argmax())

@@ -1,0 +1,68 @@
+"""The gradient by one neuron where that neuron is zero and the others are anything.
+
+At W = 0 alone it proves nothing: (Σ_i w_i·x)² is flat there, and its gradient by a zero neuron is 2x Σ_j w_j·x elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nqf_registry.verify.jets import jets
+from nqf_registry.verify.setting import Setting, Undecided
+
+
+@dataclass(frozen=True)
+class ZeroGradient:
+    """The gradient by one zero neuron, times the length scale, relative to how far f moves from f(0).
+
+    Attributes:
+        differences: largest one-sided directional derivative, from either side.
+        autodiff: largest component of the gradient; None where autodiff refused, nan where it gave nan.
+        disagreement: largest distance between the two along the same directions; nan without autodiff.
+        refusal: why autodiff refused.
+        parameter: index of the largest component.
+    """
+
+    differences: float
+    autodiff: float | None
+    disagreement: float
+    refusal: str
+    parameter: int
+
+
+def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Tensor) -> ZeroGradient:
+    """Differentiates f by one neuron at zero.
+
+    Args:
+        setting: the layer and its inputs.
+        others: weights (p, d); the chosen neuron is set to zero.
+        neuron: which one.
+        directions: in the space of that neuron, (q, p).
+
+    Raises:
+        Undecided: f is not finite there.
+    """
+    base = others.clone()
+    base[:, neuron] = 0
+    if not setting.values(base[None]).isfinite().all():
+        raise Undecided("f is not finite where a neuron is zero, so it has no gradient there.")
+    rays = torch.zeros(len(directions), setting.p, setting.d, dtype=torch.float64)
+    rays[:, :, neuron] = directions
+    fitted = jets(setting, base, rays)
+    slopes = torch.stack([fitted.plus[:, 1], fitted.minus[:, 1]])  # (2, q, n, k)
+    sized = (slopes.abs() - fitted.rounding[1]).clamp_min(0) / setting.spread
+    differences = float(sized.max()) if sized.isfinite().all() else float("inf")
+    try:
+        f = setting.neuron_function(base, neuron)
+        with sdpa_kernel(SDPBackend.MATH):
+            gradient = setting.scale * torch.func.jacrev(f)(torch.zeros(setting.p, dtype=torch.float64)).detach()  # (n, k, p)
+    except Exception as error:  # noqa: BLE001 - a layer may refuse autodiff in any way; differences remain
+        return ZeroGradient(differences, None, float("nan"), f"{type(error).__name__}: {error}".splitlines()[0][:200], 0)
+    relative = gradient.abs() / setting.spread[..., None]
+    gap = ((slopes - torch.einsum("nkp,qp->qnk", gradient, directions)).abs() - fitted.rounding[1]).clamp_min(0) / setting.spread
+    worst = relative.flatten(0, 1).amax(0) if relative.isfinite().all() else torch.zeros(1)
+    return ZeroGradient(differences, float(relative.max()), float(gap.max()), "", int(worst.argmax()))

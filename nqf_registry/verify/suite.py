@@ -1,0 +1,83 @@
+"""``verify``: runs the nine checks on a layer and makes the report."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+import nqf_registry
+from nqf_registry.errors import InvalidInput
+from nqf_registry.layer import Layer, is_looped
+from nqf_registry.verify.checks import CHECKS
+from nqf_registry.verify.classification import classify
+from nqf_registry.verify.context import Context, sizes_of
+from nqf_registry.verify.drive import describe
+from nqf_registry.verify.guard import guarded
+from nqf_registry.verify.profiles import find_profile
+from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
+from nqf_registry.verify.source import source_hash
+
+SUITE = "1"
+ALWAYS = ("determinism", "finiteness")
+
+
+def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
+    """Measures what a layer claims, and what it is.
+
+    Args:
+        layer: any layer; its width is varied, its other sizes stay as they are, unless it offers ``variants()``.
+        profile: dev, ci or deep: how many examples each check measures.
+        seed: the same seed gives the same report.
+
+    Returns:
+        The report: ``passed``, ``classification``, and nine checks. Whatever the layer raises is in the message of the check that met it.
+
+    Raises:
+        InvalidInput: the profile is unknown, or this is no layer.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> report = nqf.verify(nqf.default_registry().get("quadratic-network"))
+        >>> report.passed, report.classification
+        (True, 'exact-nqf')
+    """
+    effort = find_profile(profile)
+    if not isinstance(layer, Layer):
+        hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
+        raise InvalidInput(f"verify expects an nqf.Layer, got {type(layer).__name__}{hint}.")
+    begin = time.perf_counter()
+    with guarded():
+        context = Context(layer, effort, seed)
+        checks = [_run(context, name) for name in CHECKS]
+    classification, order = classify(context.facts)
+    if context.disagreement is not None:
+        off = "gives nan" if context.disagreement != context.disagreement else f"is off by up to {context.disagreement:.1e} of |f(W) − f(0)|"
+        context.notes[
+            f"autodiff and finite differences disagree at W = 0: autodiff {off} along random rays; differences are taken for the truth"
+        ] = None
+    if is_looped(layer):
+        context.notes["vmap refused the layer; its neurons or replicas were looped over"] = None
+    return Report(
+        layer=layer.key,
+        passed=not any(check.status in (FAIL, UNDECIDED) for check in checks),
+        classification=classification,
+        leading_order=order,
+        checks=tuple(checks),
+        sizes=sizes_of(layer),
+        profile=effort.name,
+        seed=seed,
+        notes=tuple(context.notes),
+        versions={"nqf_registry": nqf_registry.__version__, "suite": SUITE, "torch": torch.__version__},
+        source=source_hash(layer),
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _run(context: Context, name: str) -> Check:
+    if name not in ALWAYS and context.facts.deterministic is not True:
+        return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} was not tried: the layer is no function of W and x.")
+    try:
+        return CHECKS[name](context)
+    except Exception as error:  # noqa: BLE001 - whatever a layer raises is reported, never passed on
+        return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} could not be decided: {describe(error)}")
