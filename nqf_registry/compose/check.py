@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 
 from nqf_registry.compose.nodes import FORMS, LayerNode, Node
-from nqf_registry.compose.ports import PortError, check_name, listed, shown
+from nqf_registry.compose.ports import EdgeError, PortError, check_name, listed, shown
 from nqf_registry.errors import GraphError, NQFError
 from nqf_registry.layer import Port
 from nqf_registry.spelling import did_you_mean
@@ -144,15 +144,16 @@ def ports_of(
         sources = node.sources()
         try:
             known[name] = node.output({port: known[source] for port, source in sources.items()})
-        except PortError as error:
-            where = _edge_origin(origin, name, node, error.port)
-            if error.port not in sources or str(error).endswith("."):
-                raise GraphError(f"{where}node {name!r}: {error}") from None
-            end = f"{name}.{error.port} ({node.layer.key})" if isinstance(node, LayerNode) else f"{name} ({node.kind})"
+        except EdgeError as error:
+            source, kind = sources[error.port], node.layer.key if isinstance(node, LayerNode) else node.kind
+            end = f"{name}.{error.port}" if isinstance(node, LayerNode) else name
             raise GraphError(
-                f"{where}the edge {sources[error.port]} -> {end} does not fit: {error}. Change the sizes on one side, or the "
-                "source."
+                f"{_edge_origin(origin, name, node, error.port)}the edge {source} -> {end} does not fit: {source} gives "
+                f"{error.given}, "
+                f"{end} ({kind}) takes {error.wanted}. Change the sizes on one side, or the source."
             ) from None
+        except PortError as error:
+            raise GraphError(f"{_edge_origin(origin, name, node, error.port)}node {name!r}: {error}") from None
         except NQFError as error:
             raise GraphError(f"{origin.at('nodes', name)}node {name!r}: {error}") from error
         except Exception as error:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from nqf_registry.compose.ports import PortError, kind_of, listed
+from nqf_registry.compose.ports import EdgeError, PortError, listed
 from nqf_registry.layer import Layer, Port, Weights
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.spelling import did_you_mean
@@ -114,19 +114,16 @@ class LayerNode(Node):
         for name in given:
             if name not in ports:
                 raise PortError(
-                    name,
-                    f"{self.layer.key} has no port {name!r}.{did_you_mean(name, ports)} Its ports: {listed(ports)}."
+                    name, f"{self.layer.key} has no port {name!r}.{did_you_mean(name, ports)} Its ports: {listed(ports)}."
                 )
         for name, port in ports.items():
             if name not in given:
                 raise PortError(
-                    name,
-                    f"port {name!r} {port} of {self.layer.key} is fed by nothing; name a source for it under from."
+                    name, f"port {name!r} {port} of {self.layer.key} is fed by nothing; name a source for it under from."
                 )
-            if given[name].integer != port.integer:
-                raise PortError(name, f"it gives {kind_of(given[name])}, the port takes {kind_of(port)}")
-            if given[name].shape != port.shape:
-                raise PortError(name, f"it gives {given[name]}, the port takes {port}")
+            if given[name] != port:
+                numbers = " numbers" if given[name].integer and not port.integer else ""
+                raise EdgeError(name, str(given[name]), f"{port}{numbers}")
         result = Port((self.outputs,))
         self._check_residual(ports, result)
         return result
@@ -137,19 +134,16 @@ class LayerNode(Node):
         if self.residual is True and len(ports) > 1:
             name = next(iter(ports))
             raise PortError(
-                name,
-                f"residual: true is for a layer with one port; write the one to add, such as residual: {name}."
+                name, f"residual: true is for a layer with one port; write the one to add, such as residual: {name}."
             )
         name = self.added_port or ""
         if name not in ports:
             raise PortError(
-                name,
-                f"residual: {self.layer.key} has no port {name!r}.{did_you_mean(name, ports)} Its ports: {listed(ports)}."
+                name, f"residual: {self.layer.key} has no port {name!r}.{did_you_mean(name, ports)} Its ports: {listed(ports)}."
             )
         if ports[name] != result:
             raise PortError(
-                name,
-                f"residual: port {name!r} gets {ports[name]}, the layer gives {result}; a sum needs the same shape twice."
+                name, f"residual: port {name!r} gets {ports[name]}, the layer gives {result}; a sum needs the same shape twice."
             )
 
     def bind(self, values: Values, quadratic: bool, dtype: torch.dtype) -> Bound:
@@ -184,7 +178,7 @@ class _Joined(Node):
     def _floating(self, given: Mapping[str, Port]) -> None:
         for name, port in given.items():
             if port.integer:
-                raise PortError(name, f"it gives integers {port}, a {self.kind} takes numbers")
+                raise EdgeError(name, str(port), "numbers, no integers")
 
     def join(self, tensors: list[Tensor]) -> Tensor:
         """The output from all inputs."""
@@ -208,7 +202,7 @@ class Sum(_Joined):
         first = given["0"]
         for name, port in given.items():
             if port.shape != first.shape:
-                raise PortError(name, f"it gives {port}, while {self.parts[0]} gives {first}; a sum needs one shape")
+                raise EdgeError(name, str(port), f"the shape of its first part, {self.parts[0]} {first}")
         return first
 
     def join(self, tensors: list[Tensor]) -> Tensor:
@@ -228,9 +222,9 @@ class Concat(_Joined):
         first = given["0"]
         for name, port in given.items():
             if not port.shape:
-                raise PortError(name, f"it gives {port}, one number a sample, and there is no axis to join along")
+                raise EdgeError(name, str(port), "at least one axis, to join along the last")
             if port.shape[:-1] != first.shape[:-1]:
-                raise PortError(name, f"it gives {port}, while {self.parts[0]} gives {first}; all axes but the last must agree")
+                raise EdgeError(name, str(port), f"all axes but the last as in its first part, {self.parts[0]} {first}")
         return Port((*first.shape[:-1], sum(port.shape[-1] for port in given.values())))
 
     def join(self, tensors: list[Tensor]) -> Tensor:

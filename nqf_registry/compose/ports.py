@@ -21,6 +21,14 @@ class PortError(Exception):
         self.port = port
 
 
+class EdgeError(PortError):
+    """The two ends of one edge do not fit: what the source gives, and what the port takes."""
+
+    def __init__(self, port: str, given: str, wanted: str) -> None:
+        super().__init__(port, f"it gives {given}, the port takes {wanted}")
+        self.given, self.wanted = given, wanted
+
+
 def check_name(name: Any, what: str) -> str:
     """The name itself.
 

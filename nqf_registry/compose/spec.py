@@ -141,7 +141,7 @@ def _plain(value: Any) -> bool:
 def _read(text: str, registry: Layers | None, name: str, key: str) -> Composition:
     content, origin = parse(text, name)
     if not isinstance(content, dict):
-        what = "nothing" if content is None else f"a {'list' if isinstance(content, list) else type(content).__name__}"
+        what = "nothing" if content is None else "a list" if isinstance(content, list) else shown(content)
         raise GraphError(f"{origin.at()}expected a mapping with the fields {listed(_FIELDS)}, got {what}.")
     _known(content, _FIELDS, origin, "a graph file", ())
     for field in ("inputs", "nodes", "output"):

@@ -78,7 +78,10 @@ def parse(text: str, name: str) -> tuple[Any, Origin]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}, line {mark.line + 1}" if mark else name
-        raise GraphError(f"{where}: this is no valid YAML: {error.problem or error.context}.") from None
+        said = (
+            [error.problem or ""] if error.problem and not error.problem.startswith("but ") else [error.context, error.problem]
+        )
+        raise GraphError(f"{where}: this is no valid YAML: {' '.join(filter(None, said))}.") from None
     except yaml.YAMLError as error:
         raise GraphError(f"{name}: this is no valid YAML: {' '.join(str(error).split())}.") from None
     except RecursionError:
@@ -110,7 +113,7 @@ def _count(node: yaml.Node, name: str, known: dict[int, int], above: set[int], d
     size = 1 + sum(_count(part, name, known, above | {id(node)}, depth + 1) for part in parts)
     if size > MOST_VALUES:
         raise GraphError(
-            f"{_line(node, name)}the aliases expand to more than {MOST_VALUES} values; write the graph without them."
+            f"{_line(node, name)}with its aliases (*) written out the file holds more than {MOST_VALUES} values; write a smaller graph."
         )
     known[id(node)] = size
     return size
