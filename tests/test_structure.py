@@ -255,7 +255,11 @@ def test_weights_decide_the_dtype():
         ("i,ni,nj,o->no", ("u", X, torch.ones(3, 2), "v"), "letter 'n' has size 1 in one operand and 3"),
         ("i,ni,no->no", ("u", X, "v"), "a block has no sample axis"),
         ("i,ni,o->no", ("u", X, nqf.rows("v", torch.tensor([0]))), "letters start with n"),
-        ("n,n->n", (nqf.rows("u", torch.tensor([0])), nqf.rows("v", torch.tensor([0, 0]))), "one side picks 1 rows, the other 2"),
+        (
+            "n,n->n",
+            (nqf.rows("u", torch.tensor([0])), nqf.rows("v", torch.tensor([0, 0]))),
+            "one side picks 1 rows, the other 2",
+        ),
         ("n,nI,o->no", (nqf.rows("u", torch.tensor([0])), X, "v"), "only lower-case letters"),
         ("i,ni,o->noo", ("u", X, "v"), "twice in the output"),
         ("ii,ni,o->no", ("u", X, "v"), "each axis of a block has a letter of its own"),

@@ -1,0 +1,69 @@
+"""Activations by name: their value, slope, curvature and parity against autodiff."""
+
+import pytest
+import torch
+
+import nqf_registry as nqf
+
+NAMES = nqf.activations()
+SMOOTH = [name for name in NAMES if nqf.activation(name).smooth]
+
+
+def test_the_list_is_sorted_and_holds_the_usual_ones():
+    assert list(NAMES) == sorted(NAMES)
+    assert {"tanh", "erf", "gelu", "gelu-tanh", "silu", "sigmoid", "sin", "identity", "relu"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_the_expansion_at_zero_is_what_autodiff_says(name):
+    phi, zero = nqf.activation(name), torch.zeros((), dtype=torch.float64)
+    first = torch.func.grad(phi.function)
+    found = torch.stack([phi(zero), first(zero), torch.func.grad(first)(zero)])
+    torch.testing.assert_close(
+        found, torch.tensor([phi.value, phi.slope, phi.curvature], dtype=torch.float64), atol=1e-14, rtol=1e-14
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_expansion_at_zero_is_what_differences_say(name):
+    """Central differences give the mean of both sides at a kink, where autodiff gives one of them."""
+    phi, h = nqf.activation(name), 1e-3
+    plus, zero, minus = phi(torch.tensor([h, 0.0, -h], dtype=torch.float64)).tolist()
+    assert zero == pytest.approx(phi.value, abs=1e-15)
+    assert (plus - minus) / (2 * h) == pytest.approx(phi.slope, abs=1e-5 if phi.smooth else 1e-3)
+    if phi.smooth:
+        assert (plus + minus - 2 * zero) / h**2 == pytest.approx(phi.curvature, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_is_odd_and_no_other_is(name):
+    phi = nqf.activation(name)
+    z = torch.linspace(0.1, 3, 30, dtype=torch.float64)
+    gap = float((phi(-z) + phi(z)).abs().max())
+    assert (gap < 1e-14) == phi.odd
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smooth_means_that_both_sides_agree_to_third_order(name):
+    """Each side of zero gets a quartic of its own; its coefficients of order 1 to 3 must not jump."""
+    phi, h = nqf.activation(name), 2.0**-5
+    steps = torch.arange(1.0, 5.0, dtype=torch.float64)
+    powers = (h * steps)[:, None] ** steps
+
+    def coefficients(sign):
+        values = phi(sign * h * steps) - phi(torch.zeros(1, dtype=torch.float64))
+        return torch.linalg.solve(powers, values) * sign**steps
+
+    jump = (coefficients(1.0) - coefficients(-1.0))[:3].abs()
+    assert bool((jump < 0.1).all()) == phi.smooth
+
+
+@pytest.mark.parametrize("name", ["Tanh", "tahn", "", None, 3])
+def test_an_unknown_name_gets_the_list(name):
+    with pytest.raises(nqf.InvalidInput, match="expected an activation by name, one of arctan, elu"):
+        nqf.activation(name)
+
+
+def test_a_near_miss_gets_a_suggestion():
+    with pytest.raises(nqf.InvalidInput, match="Did you mean 'tanh'"):
+        nqf.activation("tahn")
