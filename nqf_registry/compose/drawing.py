@@ -152,5 +152,15 @@ def _draw_edge(axes: Any, layout: Layout, edge: tuple[Any, Any], label: str) -> 
         )
     )
     if label:
-        x, y = points[-1]
-        axes.text(x + 0.05, y + 0.06, label, size=_SIZE - 1.5, color="#333333", ha="left", va="bottom", zorder=4)
+        (bend, _), (x, y) = points[-2:]
+        side = -1 if bend > x else 1  # away from the curve
+        axes.text(
+            x + 0.06 * side,
+            y + 0.06,
+            label,
+            size=_SIZE - 1.5,
+            color="#333333",
+            ha="right" if side < 0 else "left",
+            va="bottom",
+            zorder=4,
+        )

@@ -162,11 +162,19 @@ class Composition:
         return x
 
     def encode(self, features: Tensor) -> dict[str, Tensor]:
-        """Turns a table of feature vectors (n, m) into the graph's only floating input, reshaped.
+        """Turns a table of feature vectors (n, m) into the graph inputs.
+
+        As the layer does that reads all of them directly, such as attention with its context and query; otherwise the only
+        floating input, reshaped.
 
         Raises:
-            InvalidInput: the sizes differ, or there is not exactly one floating input.
+            InvalidInput: the sizes differ, or there are several inputs that no layer reads alone.
         """
+        for name, layer in self.layers().items():
+            sources = self.nodes[name].sources()
+            if set(sources.values()) == set(self.inputs):
+                encoded = layer.encode(features)
+                return {source: encoded[port] for port, source in sources.items()}
         m = features.shape[1]
         if len(self.inputs) == 1:
             name, port = next(iter(self.inputs.items()))
@@ -265,6 +273,8 @@ class BoundComposition:
         values, bound = self._fix(dtype)
         if replicas is None:
             return self._run(W, values, bound, dtype)
+        if replicas == 1:  # nothing to map over
+            return self._run({name: block[0] for name, block in W.items()}, values, bound, dtype)[None]
         names = tuple(W)
 
         def one(*parts: Tensor) -> Tensor:

@@ -113,7 +113,8 @@ def _count(node: yaml.Node, name: str, known: dict[int, int], above: set[int], d
     size = 1 + sum(_count(part, name, known, above | {id(node)}, depth + 1) for part in parts)
     if size > MOST_VALUES:
         raise GraphError(
-            f"{_line(node, name)}with its aliases (*) written out the file holds more than {MOST_VALUES} values; write a smaller graph."
+            f"{_line(node, name)}with its aliases (*) written out the file holds more than {MOST_VALUES} values; write a "
+            "smaller graph."
         )
     known[id(node)] = size
     return size

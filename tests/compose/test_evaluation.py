@@ -123,14 +123,15 @@ def test_quadratic_gradient_equals_autograd_of_the_formula_by_hand(net):
     assert not any(block.requires_grad for block in W.values())
 
 
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("quadratic", [False, True])
-def test_replicas_are_a_leading_axis(net, quadratic):
+def test_replicas_are_a_leading_axis(net, quadratic, count):
     _, x = start(net)
-    replicas = [start(net, seed)[0] for seed in range(3)]
+    replicas = [start(net, seed)[0] for seed in range(count)]
     W = {name: torch.stack([r[name] for r in replicas]) for name in replicas[0]}
     model = net.bind(x, quadratic)
     assert_close(model.evaluate(W), torch.stack([model.evaluate(r) for r in replicas]))
-    cotangent = torch.randn(3, 6, 2, generator=torch.Generator().manual_seed(1), dtype=F64)
+    cotangent = torch.randn(count, 6, 2, generator=torch.Generator().manual_seed(1), dtype=F64)
     pulled = model.pullback(W, cotangent)
     for name in W:
         assert_close(pulled[name], torch.stack([model.pullback(r, c)[name] for r, c in zip(replicas, cotangent, strict=True)]))
@@ -221,6 +222,20 @@ def test_encode_fills_the_only_input(shelf, net):
         one.encode(torch.zeros(3, 5))
     with pytest.raises(nqf.InvalidInput, match=r"token \(n\) integer"):
         net.encode(features)
+    units = shelf.get("small-units", n_in=8)
+    with pytest.raises(nqf.InvalidInput, match="Give it one input"):
+        nqf.Graph().input("x", 4).input("y", 4).concat("c", "x", "y").layer("a", units, "c").output("a").encode(features)
+    behind = nqf.Graph().input("x", 4).concat("c", "x", "x").layer("a", units, "c").output("a")
+    assert torch.equal(behind.encode(features)["x"], features)
+
+
+def test_encode_asks_the_layer_that_reads_all_inputs():
+    """Attention cuts the features into tokens and a query; the graph names its inputs otherwise."""
+    layer = nqf.default_registry().get("multi-head-attention", dim=4, tokens=3)
+    net = nqf.Graph().input("context", 3, 4).input("query", 4).layer("a", layer, X="context", x="query").output("a")
+    features = torch.arange(24.0).reshape(2, 12)
+    own = layer.encode(features)
+    assert torch.equal(net.encode(features)["context"], own["X"]) and torch.equal(net.encode(features)["query"], own["x"])
 
 
 def test_integer_inputs_of_two_layers_stay_in_both_ranges(shelf):
