@@ -46,5 +46,9 @@ from nqf_registry.train.models import NQF as NQF
 from nqf_registry.train.models import Original as Original
 from nqf_registry.train.runs import Run as Run
 from nqf_registry.train.teacher import teacher as teacher
+from nqf_registry.verify.report import Check as Check
+from nqf_registry.verify.report import Report as Report
+from nqf_registry.verify.suite import verify as verify
+from nqf_registry.verify.verdict import verdict as verdict
 
 __version__: str

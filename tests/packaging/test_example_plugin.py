@@ -55,5 +55,5 @@ def test_catalogue(nqf_with_example, tmp_path):
 
 @needs("train")
 def test_train(nqf_with_example, tmp_path):
-    nqf_with_example("train", KEY, "--data", "teacher", "--steps", "20", "--output", tmp_path / "run")
+    nqf_with_example("train", KEY, "--data", "teacher", "--steps", "20", "--out", tmp_path / "run")
     assert any((tmp_path / "run").rglob("*.jsonl"))
