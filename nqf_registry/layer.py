@@ -101,7 +101,7 @@ class Layer:
         super().__init_subclass__(**kwargs)
         for name in ("structure", "cross"):
             if name in cls.__dict__:  # so that what a layer returns knows its blocks, and .dense() takes no argument
-                setattr(cls, name, _bound(cls.__dict__[name]))
+                setattr(cls, name, _bound(name, cls.__dict__[name]))
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
         """The neuron partition: name and shape of each block of one neuron."""
@@ -212,8 +212,8 @@ class Layer:
                 raise InvalidInput(f"{self.key}: a stacked W is (p, d) with p = {self.n_params}, got {tuple(W.shape)}.")
             W = self.unstack(W)
         replicas = check_weights(self.key, blocks, W)
-        x = cast(x, next(iter(W.values())).dtype)
         n = check_inputs(self.key, x)
+        x = cast(x, next(iter(W.values())).dtype)
         try:
             if replicas is None or self.batched:
                 out = self.forward(W, x)
@@ -236,7 +236,7 @@ class Layer:
         return out
 
 
-def _bound(method: Callable[..., Any]) -> Callable[..., Any]:
+def _bound(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps ``structure`` and ``cross`` so that their result knows the blocks of its layer."""
 
     @functools.wraps(method)
@@ -244,7 +244,7 @@ def _bound(method: Callable[..., Any]) -> Callable[..., Any]:
         result = method(self, x)
         if not isinstance(result, Structure):
             raise LayerError(
-                f"{self.key}: {method.__name__}(x) must return nqf.quadratic(…) or nqf.dense(…), got {type(result).__name__}."
+                f"{self.key}: {name}(x) must return nqf.quadratic(…) or nqf.dense(…), got {type(result).__name__}."
             )
         return result.bind(self.blocks())
 

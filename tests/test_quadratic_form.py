@@ -161,7 +161,7 @@ def test_inputs_are_cast_to_the_dtype_of_the_weights():
 
 def test_the_offset_is_the_forward_pass_at_zero_where_none_is_declared():
     layer = Coupled()
-    W, x = draw(layer, 0)
+    x = draw(layer, 0)[1]
     close(nqf.quadratic_form(layer, x).evaluate(layer.zeros(torch.float64)), layer(layer.zeros(torch.float64), x))
 
 

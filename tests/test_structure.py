@@ -67,7 +67,7 @@ class Case:
 
 @st.composite
 def cases(draw):
-    """Random specs: Kronecker letters, one block on both sides, letters of one side alone, picked rows, up to two output axes."""
+    """Random specs: Kronecker letters, one block on both sides, letters of one side alone, picked rows, several outputs."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
     words = {name: "".join(draw(st.lists(st.sampled_from("aijb"), max_size=2, unique=True))) for name in ("u", "v")}
     rows = {name: draw(st.sampled_from(["", "", "r", "s"])) for name in words}
