@@ -74,6 +74,7 @@ def parse(text: str, name: str) -> tuple[Any, Origin]:
         GraphError: it is no YAML, holds a name twice, a tag, or expands without end.
     """
     try:
+        _check_depth(text, name)
         root = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -84,8 +85,6 @@ def parse(text: str, name: str) -> tuple[Any, Origin]:
         raise GraphError(f"{where}: this is no valid YAML: {' '.join(filter(None, said))}.") from None
     except yaml.YAMLError as error:
         raise GraphError(f"{name}: this is no valid YAML: {' '.join(str(error).split())}.") from None
-    except RecursionError:
-        raise GraphError(f"{name}: the YAML is nested too deeply; a graph file has at most {DEEPEST} levels.") from None
     if root is None:
         return None, Origin(name, {(): 1})
     _count(root, name, {}, set(), 0)
@@ -93,8 +92,24 @@ def parse(text: str, name: str) -> tuple[Any, Origin]:
     return _value(root, (), name, lines), Origin(name, lines)
 
 
-def _line(node: yaml.Node, name: str) -> str:
-    return f"{name}, line {node.start_mark.line + 1}: "
+def _check_depth(text: str, name: str) -> None:
+    """Refuses deep nesting by the events alone, because composing them recurses."""
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            raise _too_deep(event, name)
+
+
+def _too_deep(at: yaml.Node | yaml.Event, name: str) -> GraphError:
+    return GraphError(f"{_line(at, name)}the YAML is nested too deeply; a graph file has at most {DEEPEST} levels.")
+
+
+def _line(at: yaml.Node | yaml.Event, name: str) -> str:
+    return f"{name}, line {at.start_mark.line + 1}: "
 
 
 def _count(node: yaml.Node, name: str, known: dict[int, int], above: set[int], depth: int) -> int:
@@ -104,7 +119,7 @@ def _count(node: yaml.Node, name: str, known: dict[int, int], above: set[int], d
     if id(node) in above:
         raise GraphError(f"{_line(node, name)}an alias (*) refers to a value that holds the alias itself; write the value out.")
     if depth > DEEPEST:
-        raise GraphError(f"{_line(node, name)}the YAML is nested too deeply; a graph file has at most {DEEPEST} levels.")
+        raise _too_deep(node, name)
     parts: list[yaml.Node] = []
     if isinstance(node, yaml.SequenceNode):
         parts = node.value
