@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-pytestmark = pytest.mark.packaging
+pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]  # one worker builds the wheel, once
 
 KEY = "bounded-product"
 

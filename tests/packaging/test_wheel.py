@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-pytestmark = pytest.mark.packaging
+pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]  # one worker builds the wheel, once
 
 
 def test_the_wheel_holds_two_packages_and_nothing_else(wheel):
