@@ -1,7 +1,7 @@
 """Growth rates: how fast each mode of small weights grows, read off A(x) and the targets before a step is taken.
 
-Near W = 0 gradient flow is Ẇ = Y W with Y = (4/m) Σ (y − f(0)) A for the squared loss, −2 Σ ℓ′ A in general, so the modes are the
-eigenvectors of Y: W grows with its eigenvalue λ, and the order parameter z = eᵀ M e with 2λ.
+Near W = 0 gradient flow is Ẇ = Y W with Y = (4/m) Σ (y − f(0)) A for the squared loss, −2 Σ ℓ′ A in general, so the modes are
+the eigenvectors of Y: W grows with its eigenvalue λ, and the order parameter z = eᵀ M e with 2λ.
 
 Source: arXiv 2608.13335, section 4 and appendix B.5; Theorem 7 for the role of Y.
 """
@@ -38,14 +38,15 @@ class GrowthRates:
 
     Attributes:
         rates: eigenvalues λ of Y, descending, (k,); W grows as e^{λt}, z as e^{2λt}, with t = rate × step.
-        modes: their unit eigenvectors by block, (k, \\*shape) for a layer; for a composition, whose neurons differ, (k, \\*shape, d).
+        modes: their unit eigenvectors by block, (k, *shape) for a layer; (k, *shape, d) for a
+            composition, whose neurons differ.
     """
 
     rates: Tensor
     modes: dict[str, Tensor]
 
     def order_parameter(self, W: dict[str, Tensor], mode: int = 0) -> Tensor:
-        """z = eᵀ M e of one mode, (R,) for weights with a leading replica axis.
+        """The order parameter z = eᵀ M e of one mode, (R,) for weights with a leading replica axis.
 
         For a composition, whose mode spans all its weights, the squared overlap with the mode.
         """
@@ -54,15 +55,17 @@ class GrowthRates:
         for name, block in W.items():
             e = self.modes[name][mode].to(block)
             axes = list(range(e.ndim))
-            total = total + torch.tensordot(block, e, dims=([a + 1 for a in axes], axes))  # (R, d), or (R,)
+            dims: Any = ([a + 1 for a in axes], axes)
+            total = total + torch.tensordot(block, e, dims=dims)  # (R, d), or (R,)
         return total.square() if whole else total.square().sum(-1)
 
 
 class GrowthOperator:
     """Y as a linear map on one neuron's parameters, through the pullback of the quadratic form: p × p is never formed.
 
-    A layer's neurons all obey the same Y, so one neuron says everything; it is set against its own mirror image, (w, −w), so that
-    what depends on μ alone cancels and A = Ā − B is left. A composition has several widths and is taken whole, around W = 0.
+    A layer's neurons all obey the same Y, so one neuron says everything; it is set against its own mirror image, (w, −w), so
+    that what depends on μ alone cancels and A = Ā − B is left. A composition has several widths and is
+    taken whole, around W = 0.
 
     Args:
         subject: a layer or a composition.
@@ -131,7 +134,9 @@ class GrowthOperator:
         return abs(float(vector @ self.matvec(vector, 2 * PROBE)) - rate) <= 0.1 * abs(rate)
 
 
-def top_eigenpairs(matvec: Callable[[np.ndarray], np.ndarray], size: int, k: int, tolerance: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def top_eigenpairs(
+    matvec: Callable[[np.ndarray], np.ndarray], size: int, k: int, tolerance: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """The k largest eigenvalues of a symmetric map, descending, and their eigenvectors as columns (size, k)."""
     k = min(k, size)
     if size <= max(SMALL, k + 1):
@@ -143,12 +148,14 @@ def top_eigenpairs(matvec: Callable[[np.ndarray], np.ndarray], size: int, k: int
         return np.zeros(k), np.eye(size)[:, :k]
     operator: Any = LinearOperator((size, size), matvec=matvec, dtype=np.float64)  # pyright: ignore[reportCallIssue]
     try:
-        values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=tolerance)
+        solve: Any = eigsh  # its stubs take no tolerance between 0 and 1
+        values, vectors = solve(operator, k=k, which="LA", v0=start, tol=tolerance)
     except ArpackNoConvergence as error:
         values, vectors = error.eigenvalues, error.eigenvectors
         if len(values) < k:
             raise InvalidInput(
-                f"the {k} fastest modes are too close together to be told apart ({len(values)} converged); ask for another number."
+                f"the {k} fastest modes are too close together to be told apart ({len(values)} converged); ask for "
+                f"another number."
             ) from None
     order = np.argsort(values)[::-1]
     return values[order], vectors[:, order]
@@ -186,7 +193,9 @@ def growth_rates(
     values, vectors = top_eigenpairs(operator.matvec, operator.size, k, tolerance)
     rates = [float(v) if operator.quadratic(vectors[:, i], float(v)) else 0.0 for i, v in enumerate(values)]
     parts = [operator.blocks(vectors[:, i]) for i in range(vectors.shape[1])]
-    return GrowthRates(torch.tensor(rates, dtype=torch.float64), {name: torch.stack([p[name] for p in parts]) for name in operator.shapes})
+    return GrowthRates(
+        torch.tensor(rates, dtype=torch.float64), {name: torch.stack([p[name] for p in parts]) for name in operator.shapes}
+    )
 
 
 def half_saturation(values: Any, final: Any = None) -> np.ndarray:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nqf_registry.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
@@ -18,7 +16,8 @@ COLOURS = ("#1b6ca8", "#d1495b", "#3a7d44", "#8d6a9f")  # told apart in print an
 def plot_losses(run: Run, path: Path) -> Path:
     """Draws training loss, and test loss and accuracy where there is a test set, against the step.
 
-    The loss axis is logarithmic where the loss falls by more than a factor of five. The first record, step 0, stands at step ½.
+    The loss axis is logarithmic where the loss falls by more than a factor of five. The step axis is logarithmic from step 1
+    on, so that step 0 has a place on it.
 
     Raises:
         InvalidInput: nothing was recorded, or the ending of the path is no format.
@@ -47,7 +46,8 @@ def plot_losses(run: Run, path: Path) -> Path:
         _lines(axes[1], run, ["test_accuracy"])
         axes[1].set_ylabel("test accuracy")
     for axis in axes:
-        axis.set_xscale("log")
+        axis.set_xscale("symlog", linthresh=1, linscale=0.3)
+        axis.set_xlim(left=0)
         axis.set_xlabel("step")
         axis.grid(alpha=0.25, which="major")
         axis.spines[["top", "right"]].set_visible(False)
@@ -63,7 +63,7 @@ def plot_losses(run: Run, path: Path) -> Path:
 
 
 def _lines(axis: Any, run: Run, variables: list[str]) -> None:
-    steps = np.maximum(run.data["step"].values, 0.5)
+    steps = run.data["step"].values
     for m, model in enumerate(run.models):
         for variable in variables:
             faint = variable == "test_loss"

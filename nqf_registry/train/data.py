@@ -52,7 +52,9 @@ class Data:
             object.__setattr__(self, "test_y", _checked(self.name, "test_", self.test_x, self.test_y))
             assert self.test_y is not None
             if set(self.test_x) != set(self.x) or self.test_y.shape[1] != self.y.shape[1]:
-                raise InvalidInput(f"{self.name}: the test set must have the inputs and the number of outputs of the training set.")
+                raise InvalidInput(
+                    f"{self.name}: the test set must have the inputs and the number of outputs of the training set."
+                )
 
     @property
     def n(self) -> int:
@@ -88,7 +90,7 @@ class Data:
         for name in sorted(parts):
             tensor = parts[name].detach().cpu().contiguous()
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
 
@@ -159,4 +161,6 @@ def _loader(name: str, registry: Registry | None) -> Callable[..., Any]:
     try:
         return registry.data_set(name)
     except UnknownKey:
-        raise UnknownKey(f"there is no data set {name!r}.{did_you_mean(str(name), names)} Known are {', '.join(names)}.") from None
+        raise UnknownKey(
+            f"there is no data set {name!r}.{did_you_mean(str(name), names)} Known are {', '.join(names)}."
+        ) from None

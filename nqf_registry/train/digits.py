@@ -16,8 +16,8 @@ TEST = 360
 def digits(layer: Any, seed: int = 0) -> Data:
     """1,797 images of 8 × 8 pixels, labelled +1 where the digit is odd and −1 where it is even: 1,437 to train on, 360 to test.
 
-    Pixels are x/16, which lies in [0, 1], divided by one number such that the mean of ‖x‖² over the training images is 1. At that size a
-    unit of norm one sees pre-activations below one, where the quadratic form is to be compared with the layer.
+    Pixels are x/16, which lies in [0, 1], divided by one number such that the mean of ‖x‖² over the training images is 1. At
+    that size a unit of norm one sees pre-activations below one, where the quadratic form is to be compared with the layer.
 
     Args:
         layer: who will learn them; it encodes the 64 features, or says why it cannot.

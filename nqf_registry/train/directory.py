@@ -1,4 +1,4 @@
-"""The folder of a run: a manifest, records that are only ever appended, and arrays in safetensors. Nothing is ever unpickled."""
+"""The folder of a run: a manifest, records that are only appended, and arrays in safetensors. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +72,9 @@ class RunDirectory:
                 raise
 
 
-def next_name(parent: str | os.PathLike[str], stem: str) -> Path:
-    """The first folder ``parent/stem-1``, ``stem-2``, … that does not exist; made, so that nobody else takes it.
-
-    Raises:
-        InvalidInput: the path leads through a file.
-        StorageError: it cannot be made.
-    """
-    parent = Path(parent)
-    with _explained(parent):
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            path = parent / f"{stem}-{number}"
-            with contextlib.suppress(FileExistsError):
-                path.mkdir()
-                return path
-    raise AssertionError("unreachable")
+def free_name(parent: str | os.PathLike[str], stem: str) -> Path:
+    """The first of ``parent/stem-1``, ``stem-2``, … that does not exist; nothing is made."""
+    return next(path for number in itertools.count(1) if not (path := Path(parent) / f"{stem}-{number}").exists())
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -169,11 +156,13 @@ def _umask() -> int:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Any:
+def _explained(path: Path) -> Iterator[None]:
     """Tells wrong use (the path leads through a file) from a disk that does not do what it should."""
     try:
         yield
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput(f"{path} cannot be a run's folder: it is a file, or lies below one. Give another path.") from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}. Free some space, or give another path.") from error
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror or error}. Free some space, or give another path."
+        ) from error

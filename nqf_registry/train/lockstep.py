@@ -16,7 +16,7 @@ from nqf_registry.train.optimizers import Optimizer, Slots
 
 @dataclass
 class Progress:
-    """Everything that changes during a run: copied it is a checkpoint, and taken up again it goes on as if nothing had happened.
+    """Everything that changes during a run; copied it is a checkpoint.
 
     Attributes:
         step: how many steps are done.
@@ -33,7 +33,10 @@ class Progress:
         return Progress(
             self.step,
             [{name: block.clone() for name, block in state.items()} for state in self.states],
-            [{slot: {name: block.clone() for name, block in held.items()} for slot, held in slots.items()} for slots in self.slots],
+            [
+                {slot: {name: block.clone() for name, block in held.items()} for slot, held in slots.items()}
+                for slots in self.slots
+            ],
         )
 
 

@@ -1,7 +1,7 @@
 """``train`` and ``compare``: one loop for every model of every layer.
 
-The loop knows models, not layers: it binds them to samples, asks for gradients and applies the rule. What it adds is kept out of the
-steps: records are taken at log-spaced steps, fetched and checked once in a block of steps.
+The loop knows models, not layers: it binds them to samples, asks for gradients and applies the rule. What it adds is kept
+out of the steps: records are taken at log-spaced steps, fetched and checked once in a block of steps.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def train(
         model: ``nqf.Original(layer)``, ``nqf.NQF(layer)``, or several different models of one layer, which then step together.
         data: what to learn.
         optimizer: ``gd``, ``momentum`` (Polyak), ``nesterov`` or ``adam``.
-        lr: the rate. ``"auto"`` is 0.1 (1 − momentum) / λ₁ with λ₁ the fastest growth rate of small weights, at most half the estimated
-            largest stable rate, and 10⁻³ for Adam; the manifest says which.
+        lr: the rate. ``"auto"`` is 0.1 (1 − momentum) / λ₁ with λ₁ the fastest growth rate of small weights, at most half the
+            estimated largest stable rate, and 10⁻³ for Adam; the manifest says which.
         steps: how many steps.
         batch: samples a step, drawn without repetition in shuffled passes; all of them if left out.
         replicas: how many runs at once, as a leading axis of the weights.
@@ -77,8 +77,8 @@ def train(
         dtype: of weights and floating inputs, float32 or float64.
         device: ``auto`` is CUDA where there is one.
         records: about how many log-spaced steps to record, or which; the first and the last always are.
-        probes: what else to record: names (``"top-mode"`` is the order parameter of the fastest mode), or functions of the weights by name,
-            each from blocks (R, \\*shape, d) to (R,) or (R, …).
+        probes: what else to record: names (``"top-mode"`` is the order parameter of the fastest mode), or functions of the
+            weights by name, each from blocks (R, *shape, d) to (R,) or (R, …).
         directory: folder of the run, new or empty; without one the run is kept in memory.
         progress: True for a progress bar on a terminal, or a function of (step, steps, loss of the first model).
         verify: whether a layer that was never verified is verified first; its verdict goes into the manifest.
@@ -105,12 +105,16 @@ def train(
     """
     models = [model] if isinstance(model, Model) else list(model) if isinstance(model, Sequence) else []
     if not models or not all(isinstance(one, Model) for one in models):
-        raise InvalidInput(f"nqf.train takes a model such as nqf.Original(layer) or nqf.NQF(layer), got {type(model).__name__}.")
+        raise InvalidInput(
+            f"nqf.train takes a model such as nqf.Original(layer) or nqf.NQF(layer), got {type(model).__name__}."
+        )
     names = [one.name for one in models]
     if len(set(names)) != len(names) or any(one.subject != models[0].subject for one in models):
         raise InvalidInput(f"models trained together must be different ones of one layer, got {', '.join(names)}.")
     if not isinstance(data, Data):
-        raise InvalidInput(f"data must be nqf.Data, got {type(data).__name__}; nqf.teacher(layer) and nqf.digits(layer) make some.")
+        raise InvalidInput(
+            f"data must be nqf.Data, got {type(data).__name__}; nqf.teacher(layer) and nqf.digits(layer) make some."
+        )
     settings = make_settings(
         n=data.n,
         optimizer=optimizer,
@@ -155,7 +159,9 @@ def compare(layer: Any, data: Data, models: Sequence[Model | Callable[[Any], Mod
         ('model', 'replica', 'record')
     """
     if not isinstance(layer, Subject):
-        raise InvalidInput(f"nqf.compare takes a layer or a composition, got {type(layer).__name__}; take one by registry.get(key).")
+        raise InvalidInput(
+            f"nqf.compare takes a layer or a composition, got {type(layer).__name__}; take one by registry.get(key)."
+        )
     return train([model if isinstance(model, Model) else model(layer) for model in models], data, **settings)
 
 
@@ -184,7 +190,9 @@ def _run(
         folder.write_manifest(manifest)
 
     W = initial_weights(subject, settings.seeds, settings.scales, DTYPES[settings.dtype], settings.device)
-    batches = None if settings.batch is None else Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
+    batches = (
+        None if settings.batch is None else Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
+    )
     lockstep = Lockstep(models, local, loss, optimizer, batches)
     recorder = Recorder(models, local, loss, taken, lockstep.bound, settings.chunk)
     states = [model.start(W) for model in models]
@@ -227,11 +235,13 @@ def _run(
     return run
 
 
-def _blocks(lockstep: Lockstep, recorder: Recorder, now: Progress, records: Sequence[int]) -> Iterator[tuple[Progress, list[Record]]]:
+def _blocks(
+    lockstep: Lockstep, recorder: Recorder, now: Progress, records: Sequence[int]
+) -> Iterator[tuple[Progress, list[Record]]]:
     """Steps in blocks: what the run was before each, and what was recorded in it.
 
-    A block costs one copy of the state and one wait for the device, so it grows until it takes a tenth of a second; its length decides
-    when numbers are looked at, not what they are.
+    A block costs one copy of the state and one wait for the device, so it grows until it takes a tenth of a second; its length
+    decides when numbers are looked at, not what they are.
     """
     last, size = records[-1], 16
     good = now.copy()
@@ -278,10 +288,13 @@ def _check_data(subject: Any, data: Data, settings: Settings) -> None:
         raise
     except Exception as error:
         shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in x.items())
-        raise LayerError(f"{subject.key} cannot take samples of {data.name} ({shapes}): {type(error).__name__}: {error}") from error
+        raise LayerError(
+            f"{subject.key} cannot take samples of {data.name} ({shapes}): {type(error).__name__}: {error}"
+        ) from error
     if outputs.shape[-1] != y.shape[-1]:
         raise InvalidInput(
-            f"{subject.key} has {outputs.shape[-1]} outputs, {data.name} has targets of {y.shape[-1]}; give the layer as many outputs."
+            f"{subject.key} has {outputs.shape[-1]} outputs, {data.name} has targets of {y.shape[-1]}; give the layer "
+            f"as many outputs."
         )
 
 
@@ -318,12 +331,13 @@ def _message(failure: Failure, models: Sequence[Model], data: Data, settings: Se
     rate = _spread(optimizer.lr, settings.replicas)[failure.replica]
     where = f"replica {failure.replica} (seed {settings.seeds[failure.replica]})"
     text = (
-        f"{models[failure.model].name} of {models[0].subject.key} left the finite numbers at step {failure.step}: {where} has loss "
+        f"{models[failure.model].name} of {models[0].subject.key} left the finite numbers at step {failure.step}: "
+        f"{where} has loss "
         f"{failure.value:g} at rate {rate:.4g}."
     )
     try:
         stable = largest_stable_rate(models[0].subject, data, find_loss(settings.loss), optimizer.stability_limit())
-    except Exception:  # noqa: BLE001 - an estimate that fails must not hide what happened
+    except Exception:  # an estimate that fails must not hide what happened
         stable = None
     if stable is not None:
         text += f" The estimated largest stable rate of {settings.optimizer} is {stable:.4g}; take a rate below it."
@@ -336,12 +350,14 @@ def _verdicts(subject: Any, told: bool) -> dict[str, str]:
     """The verdict line of every layer of the subject; a layer that nobody has verified is verified now."""
     from nqf_registry.verify.verdict import verdict
 
-    lines = {}
-    for name, layer in manifests.layers_of(subject).items():
-        lines[name] = str(verdict(layer))
-        if told:
-            print(lines[name], file=sys.stderr)
-    return lines
+    said: dict[Any, Any] = {}
+    for layer in manifests.layers_of(subject).values():
+        if layer not in said:
+            said[layer] = verdict(layer)
+            if told:
+                print(said[layer].line(), file=sys.stderr)
+    # whether a verdict was measured now or before makes no difference to the run, so the manifest does not say
+    return {name: dataclasses.replace(said[layer], cached=False).line() for name, layer in manifests.layers_of(subject).items()}
 
 
 @contextlib.contextmanager

@@ -1,16 +1,15 @@
 """The run manifest: what a run is, so completely that it can be run again, and what became of it.
 
-``manifest.json`` in the run's folder holds the subject with its sizes and the hash of its source, the models, the data with its hash,
-every setting, the chosen rate and its rule, the verdicts, versions, device and git state, and the status: ``running``, ``finished``,
-``diverged``, ``interrupted`` or ``failed``. It holds no time of day: the same command gives the same bytes.
+``manifest.json`` in the run's folder holds the subject with its sizes and the hash of its source, the models, the data with
+its hash, every setting, the chosen rate and its rule, the verdicts, versions, device and git state, and the status:
+``running``, ``finished``, ``diverged``, ``interrupted`` or ``failed``. It holds no time of day: the same command gives the
+same bytes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import inspect
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from nqf_registry.train.data import Data
 from nqf_registry.train.models import Model
 from nqf_registry.train.rates import Rate
 from nqf_registry.train.settings import Settings
+from nqf_registry.verify.source import source_hash
 
 FORMAT = 1
 FILE = "manifest.json"
@@ -72,17 +72,15 @@ def describe(
 
 def describe_layer(layer: Any) -> dict[str, Any]:
     """A layer's class, sizes and the hash of its source file."""
-    cls = type(layer)
+    cls: type = type(layer)
+    source: Any = source_hash
     fields = {f.name: getattr(layer, f.name) for f in dataclasses.fields(layer)} if dataclasses.is_dataclass(layer) else {}
-    return {"key": layer.key, "class": f"{cls.__module__}.{cls.__qualname__}", "fields": plain(fields), "source": source_hash(cls)}
-
-
-def source_hash(cls: type) -> str | None:
-    """SHA-256 of the file that a class is written in, None where there is no such file."""
-    try:
-        return hashlib.sha256(Path(inspect.getfile(cls)).read_bytes()).hexdigest()
-    except (OSError, TypeError):
-        return None
+    return {
+        "key": str(getattr(layer, "key", "")),
+        "class": f"{cls.__module__}.{cls.__qualname__}",
+        "fields": plain(fields),
+        "source": source(layer) or None,
+    }
 
 
 def describe_data(data: Data) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The models that the trainer trains: views of one subject that bring outputs and a gradient.
 
-A *subject* is a layer or a composition of layers. A *model* of it can be bound to inputs, which computes once what depends on the
-inputs alone, and then evaluated and differentiated at any weights. The loop knows nothing else of either.
+A *subject* is a layer or a composition of layers. A *model* of it can be bound to inputs, which computes once what depends on
+the inputs alone, and then evaluated and differentiated at any weights. The loop knows nothing else of either.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Subject(Protocol):
         ...
 
     def sample(self, n: int, generator: torch.Generator) -> dict[str, Tensor]:
-        """n typical inputs."""
+        """Typical inputs, n of them."""
         ...
 
     def ports(self) -> Mapping[str, Port]:
@@ -74,9 +74,9 @@ class Bound(ABC):
         """The gradient by W of a function of the outputs.
 
         Args:
-            W: blocks (R, \\*shape, d).
-            cotangent: the derivative of that function, from outputs (R, n, k) to (R, n, k). It is a function rather than a tensor so
-                that autograd needs one forward pass, not two.
+            W: blocks (R, *shape, d).
+            cotangent: the derivative of that function, from outputs (R, n, k) to (R, n, k). It is a function rather than a
+                tensor so that autograd needs one forward pass, not two.
         """
 
     def pullback(self, W: Weights, cotangent: Tensor) -> State:
@@ -199,7 +199,7 @@ class Original(Model):
         return dict(state)
 
     def bind(self, x: Inputs) -> Bound:
-        """f at inputs x."""
+        """The subject at inputs x."""
         subject: Any = self.subject
         # a subject that can be bound to its inputs computes once what depends on them alone
         f = subject.bind(x).evaluate if hasattr(subject, "bind") else lambda W: subject(W, x)
@@ -221,7 +221,7 @@ class Original(Model):
             if _replicas(W) > 1:
                 try:
                     return torch.func.vmap(one)(W, cotangent)
-                except Exception:  # noqa: BLE001 - vmap's refusals have no class of their own; a real error comes again below
+                except Exception:  # vmap's refusals have no class of their own; a real error comes again below
                     pass
             parts = [one({name: block[r] for name, block in W.items()}, cotangent[r]) for r in range(_replicas(W))]
             return {name: torch.stack([part[name] for part in parts]) for name in W}
@@ -259,7 +259,7 @@ def initial_weights(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> State:
-    """Independent normal weights, one replica a seed: blocks (R, \\*shape, d).
+    """Independent normal weights, one replica a seed: blocks (R, *shape, d).
 
     Replica r is what its seed alone would give, whatever stands beside it, in every dtype and on every device.
 
@@ -274,7 +274,8 @@ def initial_weights(
     if len(scales) != len(seeds):
         raise InvalidInput(f"{len(seeds)} seeds need as many scales or one, got {len(scales)}.")
     parts = [
-        subject.random(torch.Generator().manual_seed(int(seed)), size, dtype, device) for seed, size in zip(seeds, scales, strict=True)
+        subject.random(torch.Generator().manual_seed(int(seed)), size, dtype, device)
+        for seed, size in zip(seeds, scales, strict=True)
     ]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
 

@@ -1,7 +1,8 @@
 """The update rules, on dicts of blocks with a leading replica axis, each replica with its own rate and weight decay.
 
-They write what ``torch.optim`` does step by step (SGD with coupled weight decay, momentum, Nesterov; Adam), in place. What a rule
-remembers between steps lies in its *slots*, plain tensors by name, so that a state can be copied, saved and taken up again.
+They write what ``torch.optim`` does step by step (SGD with coupled weight decay, momentum, Nesterov; Adam), in place. What a
+rule remembers between steps lies in its *slots*, plain tensors by name, so that a state can be copied, saved and taken up
+again.
 
 Source: B. Polyak (1964); Y. Nesterov (1983), in the form of torch.optim.SGD; D. Kingma, J. Ba, "Adam" (2015).
 """
@@ -49,7 +50,7 @@ class Optimizer(ABC):
         """Updates W and the slots in place.
 
         Args:
-            W: blocks (R, \\*shape, d).
+            W: blocks (R, *shape, d).
             gradient: ∇L without weight decay, blocks as W; not written to.
             slots: as ``slots`` made them.
             count: which step this is, from 1.
@@ -174,7 +175,9 @@ def find_optimizer(name: str) -> type[Optimizer]:
         InvalidInput: there is none of that name.
     """
     if name not in OPTIMIZERS:
-        raise InvalidInput(f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {name!r}.{did_you_mean(str(name), OPTIMIZERS)}")
+        raise InvalidInput(
+            f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {name!r}.{did_you_mean(str(name), OPTIMIZERS)}"
+        )
     return OPTIMIZERS[name]
 
 

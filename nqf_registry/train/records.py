@@ -1,7 +1,7 @@
 """What is written down during a run: at log-spaced steps, kept on the device, fetched in blocks.
 
-A record holds, for every model and replica, the training loss, the test loss and accuracy where there is a test set, the distance from
-the first model, and whatever the caller's *probes* say: named functions of the weights.
+A record holds, for every model and replica, the training loss, the test loss and accuracy where there is a test set, the
+distance from the first model, and whatever the caller's *probes* say: named functions of the weights.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def record_steps(steps: int, records: int | Sequence[int]) -> list[int]:
     Raises:
         InvalidInput: not a number of at least 2, nor steps of this run.
     """
-    if isinstance(records, int) and not isinstance(records, bool):
+    if isinstance(records, int):
         if records < 2:
             raise InvalidInput(f"records must be at least 2, the first step and the last; got {records}.")
         return log_spaced(steps, records)
@@ -70,7 +70,9 @@ def find_probes(probes: Mapping[str, Probe] | Sequence[str] | str, subject: Any,
     names = [probes] if isinstance(probes, str) else list(probes)
     for name in names:
         if name not in PROBES:
-            raise InvalidInput(f"there is no built-in probe {name!r}.{did_you_mean(str(name), PROBES)} Known are {', '.join(PROBES)}.")
+            raise InvalidInput(
+                f"there is no built-in probe {name!r}.{did_you_mean(str(name), PROBES)} Known are {', '.join(PROBES)}."
+            )
     return {name: PROBES[name](subject, data, loss) for name in names}
 
 
@@ -87,12 +89,20 @@ class Recorder:
     """
 
     def __init__(
-        self, models: Sequence[Model], data: Data, loss: Loss, probes: Mapping[str, Probe], full: Sequence[Bound] | None, chunk: int
+        self,
+        models: Sequence[Model],
+        data: Data,
+        loss: Loss,
+        probes: Mapping[str, Probe],
+        full: Sequence[Bound] | None,
+        chunk: int,
     ) -> None:
         self.models, self.data, self.loss, self.probes, self.chunk = models, data, loss, probes, chunk
         self._full = full
         self._test = (
-            [model.bind(data.test_x) for model in models] if data.test_x is not None and len(next(iter(data.test_x.values()))) <= chunk else None
+            [model.bind(data.test_x) for model in models]
+            if data.test_x is not None and len(next(iter(data.test_x.values()))) <= chunk
+            else None
         )
         self._labels = _are_labels(data.y)
         self._pending: list[tuple[int, dict[str, Tensor]]] = []
@@ -105,7 +115,9 @@ class Recorder:
                 found |= self._measure("test", self._test, self.data.test_x, self.data.test_y, states)
             weights = [model.weights(state) for model, state in zip(self.models, states, strict=True)]
             if len(weights) > 1:
-                found["weight_distance"] = torch.stack([_weight_distance(W, weights[0], self._replicas(states[0])) for W in weights])
+                found["weight_distance"] = torch.stack(
+                    [_weight_distance(W, weights[0], self._replicas(states[0])) for W in weights]
+                )
             for name, probe in self.probes.items():
                 found[name] = torch.stack([self._probed(name, probe, W, states[0]) for W in weights])
         self._pending.append((step, found))
@@ -139,7 +151,9 @@ class Recorder:
             found["output_distance"] = (apart / len(y)).sqrt()
         return found
 
-    def _bound(self, bounds: Sequence[Bound] | None, x: Mapping[str, Tensor], y: Tensor) -> Iterator[tuple[Sequence[Bound], Tensor]]:
+    def _bound(
+        self, bounds: Sequence[Bound] | None, x: Mapping[str, Tensor], y: Tensor
+    ) -> Iterator[tuple[Sequence[Bound], Tensor]]:
         if bounds is not None:
             yield bounds, y
             return

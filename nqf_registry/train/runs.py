@@ -64,7 +64,7 @@ class Run:
 
     @property
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """The last finite weights: model to block to (R, \\*shape, d)."""
+        """The last finite weights: model to block to (R, *shape, d)."""
         if self._weights is None:
             self._weights = {} if self.directory is None else directories.read_weights(self.directory)
         return {model: dict(W) for model, W in self._weights.items()}
@@ -73,7 +73,8 @@ class Run:
     def data(self) -> xarray.Dataset:
         """Everything recorded, with axes ``model``, ``replica`` and ``record``.
 
-        Coordinates: ``step`` and, by replica, ``time`` = lr · step along ``record``; ``seed``, ``scale``, ``lr`` and ``weight_decay`` along
+        Coordinates: ``step`` and, by replica, ``time`` = lr · step along ``record``; ``seed``, ``scale``, ``lr`` and
+            ``weight_decay`` along
         ``replica``. What a probe gives beyond one number has its own axes.
         """
         import xarray
@@ -147,11 +148,13 @@ class Run:
             lines.append(text)
         if len(self.models) > 1:
             apart, where_ = self.deviation()
-            lines.append(f"largest distance of the loss curves from the first model's, |ΔL| / L(0): {apart:.4f} at step {where_}")
+            lines.append(
+                f"largest distance of the loss curves from the first model's, |ΔL| / L(0): {apart:.4f} at step {where_}"
+            )
         return lines
 
     def deviation(self) -> tuple[float, int]:
-        """max |L_model − L_first| / L(0) over models, replicas and records, and the step where it is."""
+        """Max |L_model − L_first| / L(0) over models, replicas and records, and the step where it is."""
         steps, loss = self.curves("train_loss")
         apart = np.abs(loss - loss[:1]) / loss[:1, :, :1]
         place = np.unravel_index(int(np.argmax(apart)), apart.shape)
@@ -175,6 +178,6 @@ def list_runs(path: str | os.PathLike[str]) -> list[tuple[Path, dict[str, Any] |
     for file in sorted(path.rglob(manifests.FILE)):
         try:
             found.append((file.parent, directories.read_manifest(file.parent)))
-        except Exception as error:  # noqa: BLE001 - one damaged run must not hide the others
+        except Exception as error:  # one damaged run must not hide the others
             found.append((file.parent, str(error)))
     return found

@@ -52,7 +52,7 @@ class Settings:
 
     @property
     def replicas(self) -> int:
-        """R."""
+        """The number of replicas, R."""
         return len(self.seeds)
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,7 +88,9 @@ def make_settings(
     whole("replicas", replicas, 1)
     whole("batch_seed", batch_seed, 0)
     if batch is not None and whole("batch", batch, 1) > n:
-        raise InvalidInput(f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step.")
+        raise InvalidInput(
+            f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step."
+        )
     given = {"seed": seed, "scale": scale, "weight_decay": weight_decay, "lr": lr}
     lists = {name: len(value) for name, value in given.items() if isinstance(value, Sequence) and not isinstance(value, str)}
     count = max([replicas, *lists.values()])
@@ -106,12 +108,16 @@ def make_settings(
         if not 0 <= beta < 1:
             raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum}.")
     elif momentum:
-        raise InvalidInput(f"optimizer {optimizer!r} takes no momentum; use optimizer='momentum' or 'nesterov', or leave momentum out.")
+        raise InvalidInput(
+            f"optimizer {optimizer!r} takes no momentum; use optimizer='momentum' or 'nesterov', or leave momentum out."
+        )
     else:
         beta = 0.0
     return Settings(
         optimizer=optimizer,
-        lr=lr if isinstance(lr, str) and lr == "auto" else _numbers("lr", lr, count, positive=True, word="a positive number, or 'auto'"),
+        lr=lr
+        if isinstance(lr, str) and lr == "auto"
+        else _numbers("lr", lr, count, positive=True, word="a positive number, or 'auto'"),
         steps=steps,
         batch=batch,
         batch_seed=batch_seed,
@@ -140,8 +146,7 @@ def whole(name: str, value: Any, least: int) -> int:
 def _numbers(name: str, value: Any, count: int, positive: bool, word: str) -> tuple[float, ...]:
     values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * count
     for one in values:
-        number = isinstance(one, int | float) and not isinstance(one, bool)
-        if not number or not (one > 0 if positive else one >= 0) or one == float("inf"):
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < float("inf") or (positive and one == 0):
             raise InvalidInput(f"{name} must be {word}, got {one!r}.")
     return tuple(float(one) for one in values)
 
@@ -171,5 +176,7 @@ def find_device(device: Any) -> str:
         torch.empty(1, device=found)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InvalidInput(f"device {str(device)!r} cannot be used here ({reason}). Use device='cpu', or 'auto' for what there is.") from None
+        raise InvalidInput(
+            f"device {str(device)!r} cannot be used here ({reason}). Use device='cpu', or 'auto' for what there is."
+        ) from None
     return str(found)

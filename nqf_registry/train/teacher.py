@@ -30,9 +30,10 @@ def teacher(
 ) -> Data:
     """Typical inputs of a layer, with targets from its quadratic form at W*: y = f(0) + c Tr[W* W*ᵀ A(x)].
 
-    Column k of every block of W* is √s_k times a random unit vector, orthogonal to the other columns. The overall size follows one rule,
-    whatever the layer: c is the largest factor up to 1 at which the layer itself, at √c W*, differs from its quadratic form by at most 1 %
-    (rms over samples and outputs, relative to what the quadratic form adds to f(0)). An exact quadratic form keeps c = 1.
+    Column k of every block of W* is √s_k times a random unit vector, orthogonal to the other columns. The overall size follows
+    one rule, whatever the layer: c is the largest factor up to 1 at which the layer itself, at √c W*, differs from its
+    quadratic form by at most 1 % (rms over samples and outputs, relative to what the quadratic form adds to f(0)). An exact
+    quadratic form keeps c = 1.
 
     Args:
         layer: a layer or a composition.
@@ -44,7 +45,8 @@ def teacher(
         test: test samples, without noise; n/4 if left out.
 
     Returns:
-        The data. ``info`` holds ``weights`` (√c W* by block), ``singular_values``, ``factor`` (c) and ``rule``, a sentence to print.
+        The data. ``info`` holds ``weights`` (√c W* by block), ``singular_values``, ``factor`` (c) and ``rule``, a sentence to
+        print.
 
     Raises:
         InvalidInput: rank or singular values do not fit the layer, or its quadratic form is constant on these inputs.
@@ -73,7 +75,8 @@ def teacher(
         base = form.evaluate(zeros)
         if not bool((form.evaluate(W) - base).abs().max() > 0):
             raise InvalidInput(
-                f"the quadratic form of {layer.key} is constant on its typical inputs, so it cannot teach; bring data of your own."
+                f"the quadratic form of {layer.key} is constant on its typical inputs, so it cannot teach; bring data "
+                f"of your own."
             )
 
         def remainder(c: float) -> float:
@@ -87,7 +90,8 @@ def teacher(
     size = float((y - base)[:n].square().mean().sqrt())
     y_train = y[:n] + noise * size * torch.randn(n, y.shape[1], generator=generator, dtype=torch.float64)
     rule = (
-        f"teacher: rank {len(values)}, scaled by c = {factor:.4g}, the largest factor up to 1 at which {layer.key} stays within "
+        f"teacher: rank {len(values)}, scaled by c = {factor:.4g}, the largest factor up to 1 at which {layer.key} "
+        f"stays within "
         f"{TOLERANCE:.0%} of its quadratic form (measured {measured:.2g})"
     )
     return Data(
@@ -120,7 +124,9 @@ def _singular_values(layer: Any, zeros: dict[str, Tensor], rank: int | None, giv
     else:
         values = [0.5**k for k in range(min(4, most) if rank is None else rank)]
     if len(values) > most:
-        raise InvalidInput(f"a teacher of {layer.key} has rank at most {most}, the least of its widths and block sizes; got {len(values)}.")
+        raise InvalidInput(
+            f"a teacher of {layer.key} has rank at most {most}, the least of its widths and block sizes; got {len(values)}."
+        )
     return values
 
 
@@ -146,7 +152,8 @@ def _largest(key: str, remainder: Any) -> tuple[float, float]:
         good /= 10
         if good < SMALLEST:
             raise InvalidInput(
-                f"{key} differs from its quadratic form by {measured:.1%} even at weights of size {good**0.5:.0e}: it is no quadratic form "
+                f"{key} differs from its quadratic form by {measured:.1%} even at weights of size {good**0.5:.0e}: it "
+                f"is no quadratic form "
                 "near W = 0, so none can teach it. `nqf verify` says what it is."
             )
     bad = 10 * good
