@@ -1,0 +1,158 @@
+"""``nqf verify``: measures what layers claim, each in a process of its own where there are many."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nqf_registry.cli.options import json_option, pass_registry, plugin_option, print_json, print_table, resolve_layers, size_option
+from nqf_registry.discovery import environment_plugins
+from nqf_registry.errors import WorkFailed
+from nqf_registry.registry import Registry
+
+if TYPE_CHECKING:
+    from nqf_registry.layer import Layer
+    from nqf_registry.verify.report import Report
+
+# Starting a process costs the import of torch, more than verifying a few small layers.
+FEW = 3
+
+
+@click.command("verify")
+@click.argument("targets", nargs=-1, required=True, metavar="KEY|FILE|all...")
+@click.option("--profile", type=click.Choice(["dev", "ci", "deep"]), default="dev", show_default=True, help="How much to measure.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all random draws: the same seed, the same report.")
+@click.option("--jobs", type=click.IntRange(1), default=None, help="Processes that verify at once.  [default: number of cores]")
+@click.option("--verbose", "-v", is_flag=True, help="Show every check of every layer, with its message.")
+@size_option
+@json_option
+@plugin_option
+@pass_registry
+@click.pass_context
+def command(
+    context: click.Context,
+    registry: Registry,
+    targets: Sequence[str],
+    profile: str,
+    seed: int,
+    jobs: int | None,
+    verbose: bool,
+    sizes: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Measure what layers claim, with a counterexample where it fails.
+
+    Layers are named by key, by the plugin file that registers them, or all together by `all`. Exit code 1 means that at least one
+    did not pass.
+    """
+    from nqf_registry.cli.options import settings_of
+
+    with contextlib.redirect_stdout(sys.stderr):  # what a layer prints must not spoil the output
+        layers = resolve_layers(registry, targets, sizes)
+    files = [target for target in targets if target.endswith(".py") or os.path.isfile(target)]
+    plugins = [*environment_plugins(), *settings_of(context).plugins, *files]
+    jobs = min(jobs or os.cpu_count() or 1, len(layers))
+    reports = []
+    for report in verify_all(layers, plugins, sizes, profile, seed, jobs):
+        reports.append(report)
+        if not as_json and sys.stderr.isatty():
+            click.echo(f"\r{len(reports)} of {len(layers)} verified", err=True, nl=len(reports) == len(layers))
+    if as_json:
+        print_json([report.to_dict() for report in reports])
+    else:
+        _print(reports, verbose)
+    context.exit(0 if all(report.passed for report in reports) else 1)
+
+
+def verify_all(
+    layers: Sequence[Layer], plugins: Sequence[str], sizes: Sequence[str], profile: str, seed: int, jobs: int
+) -> Iterator[Report]:
+    if jobs == 1 or len(layers) <= FEW:
+        for layer in layers:
+            yield _verify(layer, profile, seed)
+        return
+    # spawn, not fork: a forked torch may hang in its thread pool.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare, initargs=(list(plugins),)) as pool:
+        futures = [pool.submit(_verify_key, layer.key, list(sizes), profile, seed) for layer in layers]
+        for layer, future in zip(layers, futures, strict=True):
+            try:
+                yield future.result()
+            except BrokenProcessPool as error:
+                raise WorkFailed(
+                    f"a process died while verifying, at {layer.key} or one of the layers beside it (out of memory, or a crash in "
+                    f"native code); try nqf verify {layer.key} --jobs 1"
+                ) from error
+
+
+_registry: Registry | None = None
+
+
+def _prepare(plugins: list[str]) -> None:
+    global _registry
+    _registry = Registry.load(plugins=plugins)
+
+
+def _verify_key(key: str, sizes: list[str], profile: str, seed: int) -> Report:
+    from nqf_registry.cli.options import resolve_layer
+
+    assert _registry is not None
+    with contextlib.redirect_stdout(sys.stderr):
+        layer = resolve_layer(_registry, key, sizes)
+    return _verify(layer, profile, seed)
+
+
+def _verify(layer: Layer, profile: str, seed: int) -> Report:
+    import torch
+
+    from nqf_registry.verify.suite import verify
+
+    torch.set_num_threads(1)  # the tensors are small: threads would only wait for each other
+    with contextlib.redirect_stdout(sys.stderr):
+        return verify(layer, profile, seed)
+
+
+def _print(reports: Sequence[Report], verbose: bool) -> None:
+    if len(reports) == 1:
+        click.echo(reports[0].render(verbose))
+        return
+    head = ("layer", "verdict", "classification", "permutation", "structure", "remainder", "checks ran", "seconds")
+    print_table([head, *map(_row, reports)])
+    for report in reports:
+        if verbose or not report.passed:
+            click.echo("\n" + report.render(verbose))
+    passed = sum(report.passed for report in reports)
+    checks = [check for report in reports for check in report.checks]
+    click.echo(f"\n{passed} of {len(reports)} layers passed; {sum(check.ran for check in checks)} of {len(checks)} checks ran.")
+
+
+def _row(report: Report) -> tuple[str, ...]:
+    ran = report.count.partition(" checks")[0]
+    return (
+        report.layer,
+        "passed" if report.passed else "DID NOT PASS",
+        report.kind,
+        report["permutation-symmetry"].status,
+        _number(report["structure-matrix"].residual),
+        _remainder(report),
+        ran,
+        f"{report.seconds:.1f}",
+    )
+
+
+def _remainder(report: Report) -> str:
+    check: Any = report["remainder-order"]
+    if check.bound == "at most":
+        return f"|R| {_number(check.residual)}"
+    return f"slope {check.residual:.2f}" if check.residual is not None else "R = 0" if check.ran else "-"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0e}" if value else "0"
