@@ -45,6 +45,14 @@ def _gelu_tanh(z: Tensor) -> Tensor:
     return F.gelu(z, approximate="tanh")
 
 
+def _silu(z: Tensor) -> Tensor:
+    return z * torch.sigmoid(z)  # F.silu and F.mish have fused gradients, which forward-mode autodiff refuses under no_grad
+
+
+def _mish(z: Tensor) -> Tensor:
+    return z * torch.tanh(F.softplus(z))
+
+
 def _identity(z: Tensor) -> Tensor:
     return z
 
@@ -59,8 +67,8 @@ _KNOWN = {
         Activation("arctan", torch.atan, odd=True),
         Activation("gelu", F.gelu, slope=0.5, curvature=sqrt(2 / pi)),
         Activation("gelu-tanh", _gelu_tanh, slope=0.5, curvature=sqrt(2 / pi)),
-        Activation("silu", F.silu, slope=0.5, curvature=0.5),
-        Activation("mish", F.mish, slope=0.6, curvature=0.64),  # tanh(ln 2) = 3/5 and 1 − (3/5)²
+        Activation("silu", _silu, slope=0.5, curvature=0.5),
+        Activation("mish", _mish, slope=0.6, curvature=0.64),  # tanh(ln 2) = 3/5 and 1 − (3/5)²
         Activation("sigmoid", torch.sigmoid, value=0.5, slope=0.25),
         Activation("softplus", F.softplus, value=log(2), slope=0.5, curvature=0.25),
         Activation("hardtanh", F.hardtanh, odd=True),

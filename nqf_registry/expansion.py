@@ -68,7 +68,8 @@ def expand(layer: Layer, x: Inputs, method: Method = "forward-over-reverse", ste
     p, count = layer.n_params, min(layer.width, 2)
     f = two_neurons(layer, x)
     zero = torch.zeros(count * p, dtype=torch.float64)
-    with sdpa_kernel(SDPBackend.MATH), torch.no_grad():  # the fused kernels have no second derivative
+    # The fused kernels have no second derivative: neither attention's nor, where gradients are off, silu's and mish's.
+    with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
         value = f(zero)
         if method == "finite-difference":
             h = step if step is not None else 1e-3 * length_scale(layer, x)
@@ -76,13 +77,14 @@ def expand(layer: Layer, x: Inputs, method: Method = "forward-over-reverse", ste
         else:
             slope = torch.func.jacrev(f)(zero)[..., :p]  # (n, k, p)
             hessian = _hessian(f, zero, p, method)  # (n, k, p, count · p), rows of the first neuron
+    value, slope, hessian = value.detach(), slope.detach(), hessian.detach()
     diagonal = hessian[..., :p] / 2
     cross = hessian[..., p:] / 2 if count == 2 else torch.zeros_like(diagonal)
     return Expansion(method, value, slope, diagonal, cross)
 
 
 def two_neurons(layer: Layer, x: Inputs) -> Callable[[Tensor], Tensor]:
-    """f as a function of the first one or two neurons, stacked to (count · p,), the others held at zero."""
+    """The layer as a function of its first one or two neurons, stacked to (count · p,), the others held at zero."""
     p, count = layer.n_params, min(layer.width, 2)
 
     def f(flat: Tensor) -> Tensor:
@@ -105,7 +107,7 @@ def _hessian(f: Callable[[Tensor], Tensor], zero: Tensor, p: int, method: Method
 
     try:
         columns = torch.func.vmap(column)(basis)  # (p, n, k, count · p)
-    except Exception:  # noqa: BLE001 - vmap's refusals have no class of their own; a real error comes again below
+    except Exception:  # vmap's refusals have no class of their own; a real error comes again below
         columns = torch.stack([column(direction) for direction in basis])
     return columns.movedim(0, -2)
 

@@ -1,7 +1,7 @@
 """The neural quadratic form of a layer at given inputs: f(0) + g·μ + Σ_i w_iᵀ Ā w_i + Σ_{i≠j} w_iᵀ B w_j.
 
-Under ZGZ g = B = 0 and it is f(0) + Tr[W Wᵀ A(x)]. What the layer declares is used; what it leaves out is derived by forward-mode
-autodiff, and p × p is formed in neither case.
+Under ZGZ g = B = 0 and it is f(0) + Tr[W Wᵀ A(x)]. What the layer declares is used; what it leaves out is derived by
+forward-mode autodiff, and p × p is formed in neither case.
 
 Source: arXiv 2608.13335, Theorem 1 and appendix B.1, B.2.
 """
@@ -24,14 +24,14 @@ from nqf_registry.structure import Structure
 
 @dataclass(frozen=True, eq=False)
 class QuadraticForm:
-    """The NQF of one layer at n inputs, ready to be evaluated at any W.
+    r"""The NQF of one layer at n inputs, ready to be evaluated at any W.
 
     Attributes:
         layer: the layer it approximates.
         x: the inputs, floating ones in the dtype of the weights.
         offset: f(0), (n, k) or a number.
         structure: Ā(x), None where it is derived.
-        linear: g(x) by block, (n, k, \\*shape); empty under ZGZ.
+        linear: g(x) by block, (n, k, \*shape); empty under ZGZ.
         cross: B(x); None under ZGZ.
     """
 
@@ -56,7 +56,8 @@ class QuadraticForm:
             mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
             for name, g in self.linear.items():
                 axes = g.ndim - 2
-                value = value + torch.tensordot(mu[name][..., 0], g.to(mu[name].dtype), dims=(list(range(-axes, 0)), list(range(2, g.ndim))))
+                dims: Any = (list(range(-axes, 0)), list(range(2, g.ndim)))
+                value = value + torch.tensordot(mu[name][..., 0], g.to(mu[name].dtype), dims=dims)  # (..., n, k)
             if self.cross is not None:
                 value = value + self.cross.evaluate(mu) - self.cross.evaluate(W)
         return value
@@ -72,7 +73,8 @@ class QuadraticForm:
         total = self.structure.pullback(W, cotangent)
         if self.linear or self.cross is not None:
             for name, g in self.linear.items():
-                total[name] += torch.tensordot(cotangent, g.to(cotangent.dtype), dims=([-2, -1], [0, 1]))[..., None]
+                dims: Any = ([-2, -1], [0, 1])
+                total[name] += torch.tensordot(cotangent, g.to(cotangent.dtype), dims=dims)[..., None]  # (..., *shape, 1)
             if self.cross is not None:
                 mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
                 together, alone = self.cross.pullback(mu, cotangent), self.cross.pullback(W, cotangent)
@@ -92,14 +94,18 @@ class QuadraticForm:
             def first(*at: Tensor) -> tuple[Any, ...]:
                 return torch.func.jvp(f, at, parts)
 
-            (value, slope), (_, curvature) = torch.func.jvp(first, zeros, parts)
+            (value, slope), (_, curvature) = torch.func.jvp(first, zeros, parts)[:2]
             return value + slope + curvature / 2
 
         tensors = [W[name] for name in names]
-        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels have no second derivative
+        wanted = torch.is_grad_enabled()
+        # The fused kernels have no second derivative: neither attention's nor, where gradients are off, silu's and mish's.
+        with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
             if tensors[0].ndim == len(blocks[names[0]]) + 1:
-                return along(*tensors)
-            return torch.stack([along(*parts) for parts in zip(*(t.unbind(0) for t in tensors), strict=True)])
+                value = along(*tensors)
+            else:
+                value = torch.stack([along(*parts) for parts in zip(*(t.unbind(0) for t in tensors), strict=True)])
+        return value if wanted else value.detach()
 
 
 @functools.singledispatch

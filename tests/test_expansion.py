@@ -107,3 +107,17 @@ def test_differences_see_what_autodiff_cannot_at_a_norm():
 def test_an_unknown_method_is_named():
     with pytest.raises(nqf.InvalidInput, match=r"method must be one of forward-over-reverse, .*; got 'magic'"):
         nqf.expand(General(), inputs(General()), "magic")
+
+
+@pytest.mark.parametrize("function", [torch.nn.functional.silu, torch.nn.functional.mish, torch.nn.functional.gelu])
+def test_activations_with_fused_gradients_are_expanded_too(function):
+    def forward(self, W, x):
+        return (function(x["x"] @ W["w"]) * (x["x"] @ W["w"])).sum(-1, keepdim=True)
+
+    layer = type("Fused", (General,), {"key": "fused", "forward": forward})()
+    x = inputs(layer)
+    with torch.no_grad():
+        found = nqf.expand(layer, x)
+    assert not found.diagonal.requires_grad
+    slope = {"silu": 0.5, "mish": 0.6, "gelu": 0.5}[function.__name__]
+    torch.testing.assert_close(found.diagonal[:, 0], slope * torch.einsum("np,nq->npq", x["x"], x["x"]))

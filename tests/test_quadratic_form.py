@@ -177,3 +177,16 @@ def test_evaluating_leaves_the_weights_as_they_were():
 def test_what_has_no_form_is_refused():
     with pytest.raises(nqf.InvalidInput, match="takes a layer or a composition, got dict"):
         nqf.quadratic_form({}, {})
+
+
+@pytest.mark.parametrize("function", [torch.nn.functional.silu, torch.nn.functional.mish, torch.nn.functional.gelu])
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_activations_with_fused_gradients_are_derived_without_gradients_too(function, replicas):
+    layer = type("Fused", (Tanh,), {"unit": lambda self, w, x: function(x["x"] @ w["u"])[:, None] * w["v"]})()
+    W, x = draw(layer, 0, replicas)
+    form = nqf.quadratic_form(layer, x)
+    with torch.no_grad():
+        value = form.evaluate({name: block.requires_grad_() for name, block in W.items()})
+    assert not value.requires_grad
+    slope = {"silu": 0.5, "mish": 0.6, "gelu": 0.5}[function.__name__]
+    close(value, slope * nqf.quadratic_form(TanhDeclared(), x).evaluate(W).detach())

@@ -44,8 +44,8 @@ def reference(terms, blocks):
             total = total + scale * value.reshape(SIZES["n"], -1)
         return total
 
-    columns = [torch.stack([(form(e, f) + form(f, e)) / 2 for f in basis], -1) for e in basis]
-    return torch.stack(columns, -2)
+    matrix = torch.stack([torch.stack([form(e, f) for f in basis], -1) for e in basis], -2)
+    return (matrix + matrix.mT) / 2
 
 
 @dataclass
@@ -71,6 +71,7 @@ def cases(draw):
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
     words = {name: "".join(draw(st.lists(st.sampled_from("aijb"), max_size=2, unique=True))) for name in ("u", "v")}
     rows = {name: draw(st.sampled_from(["", "", "r", "s"])) for name in words}
+    words = {name: word[:1] if rows[name] else word for name, word in words.items()}  # small p: the reference takes p² einsums
     sizes = {name: tuple((PICKED | SIZES)[x] for x in rows[name] + word) for name, word in words.items()}
     blocks = {**sizes, "inert": (2,)}
     outs = "".join(draw(st.lists(st.sampled_from("aikc"), max_size=2, unique=True)))
