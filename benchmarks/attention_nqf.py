@@ -51,7 +51,7 @@ def measure():
     """The figures, by name."""
     layer = nqf.default_registry().get("multi-head-attention", **SIZES)
     generator = torch.Generator().manual_seed(0)
-    x, W = layer.sample(SAMPLES, generator), layer.random(generator)
+    x, W = layer.sample(SAMPLES, generator), layer.random(generator, 0.1)  # at 1 the softmax is full of denormal numbers
     form, cotangent = nqf.quadratic_form(layer, x), torch.ones(SAMPLES, SIZES["n_out"])
     figures = {
         "bind": milliseconds(lambda: nqf.quadratic_form(layer, x)),
@@ -63,7 +63,7 @@ def measure():
     block = hessian_block(layer, x)
     figures["hessian_block"] = 1e3 * (time.perf_counter() - start)
     dense = torch.einsum("pd,pq,qd->", layer.stack(W), block, layer.stack(W))
-    torch.testing.assert_close(dense, form.evaluate(W)[0, 0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(dense, form.evaluate(W)[0, 0], rtol=1e-3, atol=1e-4)
     return {"p": layer.n_params, "samples": SAMPLES, "threads": torch.get_num_threads(), "milliseconds": figures}
 
 

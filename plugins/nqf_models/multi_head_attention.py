@@ -75,11 +75,11 @@ class MultiHeadAttention(nqf.Layer):
         Queries are folded into the keys and values are applied to the averaged context, so that keys and values of single
         tokens, (n, tokens, d_k or d_v, d), are never formed.
         """
-        query = torch.einsum("ne,keh->nkh", x["x"], W["Q"])
-        folded = torch.einsum("kah,nkh->nah", W["K"], query) / sqrt(self.d_k)  # K_iᵀ Q_i x / √d_k
-        weights = torch.softmax(x["X"] @ folded, 1)  # (n, tokens, d)
-        mean = x["X"].mT @ weights  # (n, dim, d)
-        return torch.einsum("nah,vah,voh->no", mean, W["V"], W["v"])
+        K, Q, V, v = (W[name].movedim(-1, 0) for name in ("K", "Q", "V", "v"))  # head axis first
+        folded = x["x"] @ Q.mT @ K / sqrt(self.d_k)  # K_iᵀ Q_i x / √d_k, (d, n, dim)
+        weights = torch.softmax(x["X"] @ folded.permute(1, 2, 0), 1)  # (n, tokens, d)
+        mean = (x["X"].mT @ weights).permute(2, 0, 1)  # (d, n, dim)
+        return (mean @ V.mT @ v).sum(0)
 
     def structure(self, x):
         """½ x_avg ⊗ I on V and v."""

@@ -95,9 +95,9 @@ class QueryKeyAttention(nqf.Layer):
 
     def forward(self, W, x):
         """All heads and samples at once, (n, n_out); keys of single tokens are never formed."""
-        query = torch.einsum("ne,keh->nkh", x["x"], W["Q"])
-        folded = torch.einsum("kah,nkh->nah", W["K"], query) / sqrt(self.d_k)  # K_iᵀ Q_i x / √d_k
-        weights = torch.softmax(x["X"] @ folded, 1).sum(-1)  # (n, tokens): all heads read the same values
+        Q, K = W["Q"].movedim(-1, 0), W["K"].movedim(-1, 0)  # head axis first
+        folded = x["x"] @ Q.mT @ K / sqrt(self.d_k)  # K_iᵀ Q_i x / √d_k, (d, n, dim)
+        weights = torch.softmax(x["X"] @ folded.permute(1, 2, 0), 1).sum(-1)  # (n, tokens): all heads read the same values
         return (x["X"].mT @ weights[..., None])[..., 0] @ self.readout(x["X"])
 
     def structure(self, x):
