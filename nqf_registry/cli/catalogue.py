@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nqf_registry.cli.options import json_option, pass_registry, plugin_option, print_json
+from nqf_registry.cli.options import json_option, pass_registry, plugin_option, print_json, settings_of
+from nqf_registry.discovery import environment_plugins
+from nqf_registry.errors import WorkFailed
 from nqf_registry.registry import Registry
 
 if TYPE_CHECKING:
+    from nqf_registry.layer import Layer
     from nqf_registry.report.catalogue import Catalogue
     from nqf_registry.report.comparison import Difference
+    from nqf_registry.report.verification import Verified
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -53,7 +60,8 @@ def command(
     elif check and (beside := out.resolve().parent / "README.md").is_file() and not keys:
         text = readme_block.read(beside)
         readme = beside if readme_block.has_markers(text) else None
-    built = catalogue.build(registry, keys or None, profile)
+    plugins = [*environment_plugins(), *settings_of(context).plugins]
+    built = catalogue.build(registry, keys or None, profile, partial(_verify_in_processes, plugins=plugins))
     if check:
         found = _differences(committed, built, out, readme, text, bool(keys))
         _tell_differences(found, len(built.rows), out, as_json)
@@ -70,16 +78,32 @@ def command(
         context.exit(1)
 
 
+def _verify_in_processes(layers: Sequence[Layer], profile: str, plugins: Sequence[str]) -> dict[str, Verified]:
+    """Verifies layers as ``nqf verify all`` does; where its runner stops at one, the rest are verified here, each alone."""
+    from nqf_registry.cli.verify import verify_all
+    from nqf_registry.report.verification import Verified, verify_layers
+
+    found: dict[str, Verified] = {}
+    try:
+        for report in verify_all(layers, plugins, (), profile, 0, min(os.cpu_count() or 1, max(1, len(layers)))):
+            found[report.layer] = Verified(report)
+    except WorkFailed:
+        raise  # a process died: trying again here could take this one with it
+    except Exception:  # what a plugin raises when it is made again in another process
+        found |= verify_layers([layer for layer in layers if layer.key not in found], profile)
+    return found
+
+
 def _differences(
-    committed: list[dict], built: Catalogue, out: Path, readme: Path | None, text: str, partial: bool
+    committed: list[dict[str, Any]], built: Catalogue, out: Path, readme: Path | None, text: str, some: bool
 ) -> list[Difference]:
     """Facts that changed, and committed files that do not say what the committed facts say."""
     from nqf_registry.report import catalogue
     from nqf_registry.report.comparison import Difference, differences
     from nqf_registry.report.readme import with_table
 
-    found = differences(committed, built.entries, partial)
-    if partial or found:
+    found = differences(committed, built.entries, partial=some)
+    if some or found:
         return found  # every table holds the changed fact; one line for it is enough
     for name, wanted in catalogue.tables(committed).items():
         path = out / name

@@ -28,7 +28,7 @@ from nqf_registry.report.markdown import markdown
 from nqf_registry.report.picture import caption, picture_of, svg
 from nqf_registry.report.structure_facts import SEED, fingerprint, fixed_weights, samples_of, structure_facts
 from nqf_registry.report.structure_text import structure_lines
-from nqf_registry.report.verification import Verified, verify_layers
+from nqf_registry.report.verification import Verified, facts_of_report, measurements_of_report, told, verify_layers
 
 _OPTIONAL = ("structure", "linear", "cross", "offset", "unit", "pullback", "variants")
 
@@ -159,28 +159,22 @@ def row_of(entry: Entry, layer: Layer | Exception, verified: Verified | None) ->
     measurements: dict[str, Any] = {"version": entry.version}
     picture = None
     if not isinstance(layer, Layer):
-        facts["error"] = _told(layer)
+        facts["error"] = told(layer)
         return Row(facts, measurements, None)
     facts |= _declared(layer)
     try:
         facts |= _measured(layer)
         picture = _picture(layer)
     except Exception as error:  # a plugin's code may raise anything; the other rows must not suffer
-        facts["error"] = _told(error)
+        facts["error"] = told(error)
     if verified is None or verified.report is None:
         why = verified.error if verified else None
         facts["error"] = facts["error"] or why or "its verification gave no report"
     else:
-        said, digits = _verified(verified.report)
-        facts |= said
-        measurements |= digits
-        facts["passed"] = bool(said["passed"]) and facts["error"] is None
+        facts |= facts_of_report(verified.report)
+        facts["passed"] = facts["passed"] and facts["error"] is None
+        measurements |= measurements_of_report(verified.report)
     return Row(facts, measurements, picture)
-
-
-def _told(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _declared(layer: Layer) -> dict[str, Any]:
@@ -252,8 +246,3 @@ def _settings(profile: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
-
-
-def _verified(report: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts and digits of a report."""
-    raise NotImplementedError

@@ -104,7 +104,9 @@ def reference_text(reference: Mapping[str, Any]) -> str:
         )
         if part
     )
-    return f"{reference.get('authors')} ({reference.get('year')}). {reference.get('title')}." + (f" {where}." if where else "")
+    title = str(reference.get("title"))
+    end = "" if title.endswith(("?", "!", ".")) else "."
+    return f"{reference.get('authors')} ({reference.get('year')}). {title}{end}" + (f" {where}." if where else "")
 
 
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from nqf_registry.report import columns
@@ -54,6 +55,11 @@ def formula(latex: str) -> str:
     return "$" + "".join(_MATHEMATICS.get(c, c) for c in line) + "$"
 
 
+def _unbroken(blocks: str) -> str:
+    """Blocks whose shapes are not broken over two lines."""
+    return re.sub(r"\([^()]*\)", lambda shape: shape.group().replace(" ", "~"), blocks).replace(" (", "~(")
+
+
 def latex(entries: Sequence[Facts]) -> str:
     """The whole document.
 
@@ -66,7 +72,7 @@ def latex(entries: Sequence[Facts]) -> str:
             rf"\texttt{{{escaped(facts['key'])}}}\newline {escaped(facts['title'])}",
             formula(facts["formula"]),
             formula(facts["structure_formula"]),
-            escaped(columns.blocks(facts)),
+            _unbroken(escaped(columns.blocks(facts))),
             escaped(columns.rank(facts)),
             escaped(columns.verdict(facts)),
             escaped(columns.remainder(facts)),

@@ -122,7 +122,9 @@ def _block_couplings(blocks: Blocks, present: Tensor) -> tuple[list[str], list[s
 def _bipartite(couplings: list[str]) -> bool:
     import networkx as nx
 
-    graph = nx.Graph([tuple(pair.split("-")) for pair in couplings])
+    graph = nx.Graph()
+    for pair in couplings:
+        graph.add_edge(*pair.split("-"))
     return bool(couplings) and nx.is_bipartite(graph)
 
 

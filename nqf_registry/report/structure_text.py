@@ -18,8 +18,9 @@ def structure_lines(layer: Layer) -> list[str]:
     A coefficient that is an input carries the input's name; another one is c with a number, and its shape is given.
 
     Example:
-        >>> structure_lines(nqf.default_registry().get("quadratic-network"))  # doctest: +SKIP
-        ['A[w_i, w_j] = x_i x_j']
+        >>> import nqf_registry as nqf
+        >>> structure_lines(nqf.default_registry().get("quadratic-network"))
+        ['A[w_a, w_b] = x_a x_b']
     """
     x = samples_of(layer, 3)
     structure = structure_of(layer, x)

@@ -75,7 +75,9 @@ def test_the_files_and_their_facts(committed, tmp_path, capsys):
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == FILES
     facts = entries(out)["small"]
-    assert facts["passed"] and facts["classification"] == "exact-nqf" and facts["remainder"] == "exact" and facts["error"] is None
+    assert (
+        facts["passed"] and facts["classification"] == "exact-nqf" and facts["remainder"] == "exact" and facts["error"] is None
+    )
     assert facts["plugin"] == "small_layer.py"  # the folder of a file is no fact
     assert facts["structure"]["couplings"] == ["w-w"] and facts["structure"]["rank"] == [1, 1]
     assert len(facts["checks"]) == 9 and facts["checks"]["structure-matrix"] == {"status": "pass", "bound": "≤ 1e-10"}
@@ -91,8 +93,9 @@ def test_the_files_and_their_facts(committed, tmp_path, capsys):
 def test_two_processes_with_different_hash_seeds_write_the_same_bytes(small, tmp_path):
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "nqf_registry", "catalogue", "--plugin", str(small), "--out", str(tmp_path / seed), "--profile"]
-        done = subprocess.run([*command, "dev", "small", "two-layer-mlp"], env=environment, capture_output=True, text=True)
+        arguments = ["--plugin", str(small), "--out", str(tmp_path / seed), "--profile", "dev", "small", "quadratic-network"]
+        command = [sys.executable, "-m", "nqf_registry", "catalogue", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     for name in FILES:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name

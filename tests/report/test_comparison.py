@@ -6,6 +6,7 @@ import json
 import pytest
 
 import nqf_registry as nqf
+from nqf_registry.report.catalogue import tables
 from nqf_registry.report.comparison import differences
 from nqf_registry.report.json_files import FORMAT, facts_text, read_facts
 from nqf_registry.report.readme import END, START, with_table
@@ -15,6 +16,7 @@ def test_the_same_facts_have_no_difference_after_a_round_through_json(facts, tmp
     path = tmp_path / "catalogue.json"
     path.write_text(facts_text(facts), encoding="utf-8")
     assert differences(read_facts(path), facts) == []
+    assert tables(read_facts(path)) == tables(facts)  # the order of blocks and checks is kept
 
 
 def test_a_change_is_told_with_entry_field_and_both_values(facts):
