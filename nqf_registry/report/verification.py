@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nqf_registry.layer import Layer
-from nqf_registry.verify.report import Check, Report
+from nqf_registry.verify.report import FAIL, Check, Report
 from nqf_registry.verify.suite import verify
 from nqf_registry.verify.verdict import verdict
 
@@ -74,10 +74,13 @@ def measurements_of_report(report: Report) -> dict[str, Any]:
 
 def remainder(report: Report) -> str | int | None:
     """The order of what the expansion leaves out, rounded; "exact" where it is nothing, None where no slope was seen."""
-    if report.classification == "exact-nqf":
+    check = next((check for check in report.checks if check.name == "remainder-order"), None)
+    if check is None or not check.ran:
+        return None
+    if report.classification == "exact-nqf" and check.status != FAIL:
         return "exact"
-    slopes = [check.residual for check in report.checks if check.name == "remainder-order" and check.bound == "at least"]
-    return round(slopes[0]) if slopes and slopes[0] is not None and math.isfinite(slopes[0]) else None
+    slope = check.residual if check.bound == "at least" else None
+    return round(slope) if slope is not None and math.isfinite(slope) else None
 
 
 def met_bound(check: Check) -> str | None:

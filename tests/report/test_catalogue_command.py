@@ -108,6 +108,7 @@ def test_check_passes_and_names_the_entry_and_the_facts_after_an_edit(committed,
     assert main([*committed, "--check"]) == 1
     told = capsys.readouterr().out
     assert "small: passed: committed True, measured False" in told
+    assert "small: remainder: committed exact, measured None" in told
     assert "small: checks.structure-matrix.status: committed pass, measured fail" in told
     assert "small: structure.fingerprint: committed [" in told
 
