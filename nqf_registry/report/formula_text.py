@@ -63,9 +63,8 @@ def _needs_gap(node: Node, piece: str, before: str) -> bool:
     base = node.base if isinstance(node, Scripts) else node
     if isinstance(base, Symbol) and base.kind in ("fence", "operator", "space"):
         return base.text == "⟨" and before[-1].isalnum()
-    return (before[-1].isalnum() or before[-1] in ")]⟩′" or combining(before[-1]) > 0) and (
-        piece[0].isalnum() or piece[0] in "(√["
-    )
+    ends_a_name = before[-1].isalnum() or before[-1] in ")]⟩′" or combining(before[-1]) > 0
+    return ends_a_name and (piece[0].isalnum() or piece[0] in "(√[")
 
 
 def _write(node: Node) -> str:
