@@ -46,7 +46,10 @@ class MultiHeadAttention(nqf.Layer):
         "stacked row-major it is I ⊗ x_avg. Encoding a feature table of tokens · dim numbers cuts it into tokens (the rows "
         "of a square image when tokens = dim), and the query is their mean."
     )
-    notes = "K and Q flip sign together, and so do V and v, hence sign symmetry and a remainder of order ε⁴."
+    notes = (
+        "K and Q flip sign together, and so do V and v, hence sign symmetry and a remainder of order ε⁴. With a single token "
+        "the softmax is constant: the layer is its quadratic form, and the rows of V, not the heads, are its smallest units."
+    )
 
     dim: int = 4
     tokens: int = 5
