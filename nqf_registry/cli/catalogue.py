@@ -61,7 +61,7 @@ def command(
         text = readme_block.read(beside)
         readme = beside if readme_block.has_markers(text) else None
     plugins = [*environment_plugins(), *settings_of(context).plugins]
-    built = catalogue.build(registry, keys or None, profile, partial(_verify_in_processes, plugins=plugins))
+    built = catalogue.build(registry, keys or None, profile, partial(verify_in_processes, plugins=plugins))
     if check:
         found = _differences(committed, built, out, readme, text, bool(keys))
         _tell_differences(found, len(built.rows), out, as_json)
@@ -78,7 +78,7 @@ def command(
         context.exit(1)
 
 
-def _verify_in_processes(layers: Sequence[Layer], profile: str, plugins: Sequence[str]) -> dict[str, Verified]:
+def verify_in_processes(layers: Sequence[Layer], profile: str, plugins: Sequence[str]) -> dict[str, Verified]:
     """Verifies layers as ``nqf verify all`` does; where its runner stops at one, the rest are verified here, each alone."""
     from nqf_registry.cli.verify import verify_all
     from nqf_registry.report.verification import Verified, verify_layers
