@@ -182,8 +182,8 @@ def growth_rates(
 
     Example:
         >>> import torch, nqf_registry as nqf
-        >>> layer = nqf.default_registry().get("phase-retrieval", n=2)
-        >>> data = nqf.Data({"x": torch.tensor([[1.0, 0.0], [0.0, 2.0]])}, torch.tensor([[1.0], [0.5]]))
+        >>> layer = nqf.default_registry().get("phase-retrieval", size=2)
+        >>> data = nqf.Data({"a": torch.tensor([[1.0, 0.0], [0.0, 2.0]])}, torch.tensor([[1.0], [0.5]]))
         >>> nqf.growth_rates(layer, data, k=2).rates  # (4/2) (1 · diag(1, 0) + 0.5 · diag(0, 4))
         tensor([4., 2.], dtype=torch.float64)
     """

@@ -97,7 +97,7 @@ def train(
 
     Example:
         >>> import nqf_registry as nqf
-        >>> layer = nqf.default_registry().get("phase-retrieval", n=4)
+        >>> layer = nqf.default_registry().get("phase-retrieval", size=4)
         >>> run = nqf.train(nqf.NQF(layer), nqf.teacher(layer, n=32), steps=200, verify=False)
         >>> steps, loss = run.curves("train_loss", "nqf")
         >>> bool(loss[0, -1] < 0.1 * loss[0, 0])

@@ -59,7 +59,7 @@ def describe(
         "verdicts": dict(verdicts),
         "models": [model.name for model in models],
         "data": describe_data(data),
-        "settings": settings.as_dict(),
+        "settings": plain(dataclasses.asdict(settings)),
         "rate": dataclasses.asdict(rate),
         "records": list(records),
         "probes": list(probes),
@@ -72,14 +72,13 @@ def describe(
 
 def describe_layer(layer: Any) -> dict[str, Any]:
     """A layer's class, sizes and the hash of its source file."""
-    cls: type = type(layer)
-    source: Any = source_hash
-    fields = {f.name: getattr(layer, f.name) for f in dataclasses.fields(layer)} if dataclasses.is_dataclass(layer) else {}
+    cls: Any = type(layer)
+    fields = {f.name: getattr(layer, f.name) for f in dataclasses.fields(cls)}
     return {
-        "key": str(getattr(layer, "key", "")),
+        "key": layer.key,
         "class": f"{cls.__module__}.{cls.__qualname__}",
         "fields": plain(fields),
-        "source": source(layer) or None,
+        "source": source_hash(layer) or None,
     }
 
 

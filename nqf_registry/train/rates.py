@@ -45,7 +45,7 @@ def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer) -
     limit = optimizer.stability_limit()
     if limit is None:
         return Rate(ADAM_RATE, f"auto: {ADAM_RATE:g}, the default of {optimizer.name}")
-    growth = growth_rates(subject, data, 1, loss.cotangent, tolerance=1e-6)
+    growth = growth_rates(subject, data, 1, loss.cotangent, tolerance=1e-4)
     fastest = float(growth.rates[0])
     if fastest <= 0:
         raise InvalidInput(
@@ -54,11 +54,11 @@ def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer) -
             f"{fastest:.3g}: its quadratic form does not correlate with the targets. Give lr a number, or change the targets."
         )
     value = FRACTION * (1 - optimizer.momentum) / fastest
-    rule = f"auto: {FRACTION:g}{' (1 - momentum)' if optimizer.momentum else ''} / growth rate {fastest:.6g}"
+    rule = f"auto: {FRACTION:g}{' (1 - momentum)' if optimizer.momentum else ''} / growth rate {fastest:.4g}"
     stable = largest_stable_rate(subject, data, loss, limit, growth)
     if stable is not None and value > stable / 2:
         return Rate(
-            stable / 2, f"auto: half the estimated largest stable rate {stable:.6g}, which is below {rule[6:]}", fastest, stable
+            stable / 2, f"auto: half the estimated largest stable rate {stable:.4g}, which is below {rule[6:]}", fastest, stable
         )
     return Rate(value, rule, fastest, stable)
 
@@ -68,7 +68,8 @@ def largest_stable_rate(
 ) -> float | None:
     """The optimiser's limit over κ, the largest curvature of the NQF's loss along its way down.
 
-    The way is followed cheaply: along the fastest mode to its saturation, then by some steps of L-BFGS with a few neurons. It
+    A rule with velocity overshoots where a mode switches on, so its limit counts up to that of gradient descent, 2, and no
+    further. The way is followed cheaply: along the fastest mode to its saturation, then by some steps of L-BFGS with a few neurons. It
     is an
     estimate: slower modes may add to the curvature, and the original layer may differ from its NQF.
 
@@ -84,10 +85,10 @@ def largest_stable_rate(
     """
     if limit is None:
         return None
-    growth = growth or growth_rates(subject, data, 1, loss.cotangent, tolerance=1e-6)
+    growth = growth or growth_rates(subject, data, 1, loss.cotangent, tolerance=1e-4)
     if float(growth.rates[0]) <= 0:
         return None
     landscape = Landscape(subject, data, loss)
     saturated = landscape.saturated({name: part[0] for name, part in growth.modes.items()})
     largest = max(landscape.curvature(saturated), landscape.curvature(landscape.descended(saturated)))
-    return limit / largest if largest > 0 else None
+    return min(limit, 2.0) / largest if largest > 0 else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,10 +54,6 @@ class Settings:
     def replicas(self) -> int:
         """The number of replicas, R."""
         return len(self.seeds)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the manifest."""
-        return asdict(self)
 
 
 def make_settings(

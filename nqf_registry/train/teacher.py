@@ -53,7 +53,7 @@ def teacher(
 
     Example:
         >>> import nqf_registry as nqf
-        >>> layer = nqf.default_registry().get("phase-retrieval", n=4)
+        >>> layer = nqf.default_registry().get("phase-retrieval", size=4)
         >>> data = nqf.teacher(layer, n=32, rank=2)
         >>> data.y.shape, data.info["factor"]
         (torch.Size([32, 1]), 1.0)
