@@ -2,7 +2,7 @@
 
 A layer with inputs of size 10⁴ lives at weights of size 10⁻⁴, so no fixed step is right. The even and the odd part of f along
 random rays are power laws in the size ε of W near zero; the scale is where the first of them ends. Rounding is measured, not
-assumed: the second difference of f over relative steps of 2⁻³⁰ holds nothing else.
+assumed: the third difference of f over relative steps of 2⁻²⁰ holds nothing else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from nqf_registry.layer import Inputs, Layer, cast
 
 OCTAVES = (-34, 28)  # sizes 2^-34 to 2^28: inputs between 1e-4 and 1e4, with room for what a layer multiplies them by
 RAYS = 3
-JITTER = 2.0**-30
+JITTER = 2.0**-20  # above the resolution of float32, so that a layer that computes in it is seen to
 ABOVE_ROUNDING = 64.0
+JUMP = 2.0**30
+BUDGET = 2**22  # numbers in one batch of weights: 32 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +52,9 @@ class Scale:
 
     Attributes:
         size: the length scale of W; 1, or the nearest size inside the range measured, where the leading term never ends.
-        order: the exponent of the leading term of f(εR) − f(0), None where f does not depend on W.
+        order: the exponent of the leading term of f(εR) − f(0), None where f does not depend on W near zero.
         homogeneous: whether the leading term holds up to the largest size at which f is finite.
-        index: the position of ``size`` in the profile.
+        index: the position in the profile at which f is seen to move; that of ``size`` unless f is constant up to there.
     """
 
     size: float
@@ -68,31 +70,37 @@ def profile(layer: Layer, x: Inputs, seed: int = 0) -> Profile:
     p, d = layer.n_params, layer.width
     sizes = 2.0 ** torch.arange(OCTAVES[0], OCTAVES[1] + 1, dtype=torch.float64)
     rays = torch.randn(RAYS, p, d, generator=generator, dtype=torch.float64)
-    factors = torch.tensor([1.0, -1.0, 1 + JITTER, 1 + 2 * JITTER], dtype=torch.float64)
-    batch = torch.einsum("j,f,rpd->jfrpd", sizes, factors, rays)
-    values = evaluate(layer, x, batch.reshape(-1, p, d))
-    values = values.reshape(len(sizes), len(factors), RAYS, *values.shape[1:])  # (J, 4, rays, n, k)
-    there, back, near, far = values.unbind(1)
+    factors = torch.tensor([1.0, -1.0, 1 + JITTER, 1 + 2 * JITTER, 1 + 3 * JITTER], dtype=torch.float64)
+    octaves = max(1, BUDGET // (len(factors) * rays.numel()))  # evaluated together
+    values = torch.cat(
+        [evaluate(layer, x, torch.einsum("j,f,rpd->jfrpd", part, factors, rays).reshape(-1, p, d)) for part in sizes.split(octaves)]
+    )
+    values = values.reshape(len(sizes), len(factors), RAYS, *values.shape[1:])  # (J, 5, rays, n, k)
+    there, back, second, third, fourth = values.unbind(1)
     zero = evaluate(layer, x, torch.zeros(1, p, d, dtype=torch.float64))
     if not zero.isfinite().all():  # a hole at zero itself: what f tends to is the reference
         zero = (there[:1] + back[:1]).mean(1) / 2
-    rounding = (there - 2 * near + far).abs() / 6**0.5
+    rounding = _rms(fourth - 3 * third + 3 * second - there) / 20**0.5
     magnitude = values.abs().amax((1, 2, 3, 4))
+    # f moves, but not over steps that float64 resolves: the layer computes in a coarser dtype
+    still = ((second == there) & (third == there) & (fourth == there)).flatten(1).all(1)
+    still &= (there - zero).abs().amax((1, 2, 3)) > 1e-6 * magnitude
+    rounding = torch.maximum(rounding, torch.where(still, JITTER, 2.0**-54) * magnitude)
     return Profile(
         sizes,
         _rms(there + back - 2 * zero),
         _rms(there - back),
-        torch.maximum(_rms(rounding), 2.0**-54 * magnitude),
+        rounding,
         (there - zero).abs().amax(1),
         magnitude,
         values.flatten(1).isfinite().all(1),
     )
 
 
-def evaluate(layer: Layer, x: Inputs, stacked: Tensor, budget: int = 2**22) -> Tensor:
-    """f at stacked weights (R, p, d): (R, n, k), in pieces that keep the batch of weights and values under a budget of numbers."""
+def evaluate(layer: Layer, x: Inputs, stacked: Tensor) -> Tensor:
+    """f at stacked weights (R, p, d): (R, n, k), in pieces that keep what a layer makes of them under a budget of numbers."""
     n = next(iter(x.values())).shape[0]
-    piece = max(1, budget // (stacked[0].numel() * max(n, 1)))
+    piece = max(1, BUDGET // (stacked[0].numel() * max(n, 1)))
     with sdpa_kernel(SDPBackend.MATH), torch.no_grad():  # the fused attention kernels have no second derivative, and other digits
         return torch.cat([layer(layer.unstack(part), x) for part in stacked.split(piece)])
 
@@ -106,8 +114,12 @@ def find_scale(measured: Profile) -> Scale | None:
     if float((signal[: last + 1] > ABOVE_ROUNDING * measured.rounding[: last + 1]).sum()) == 0:
         index = int((sizes - 1).abs().argmin())
         return Scale(1.0, None, True, min(index, last))
+    first = int((signal > ABOVE_ROUNDING * measured.rounding).long().argmax())
+    if first > 0 and float(signal[first]) > JUMP * float(measured.rounding[first]):  # no power law rises that fast from nothing
+        return Scale(float(sizes[first - 1]), None, False, first)
     runs = []
-    for part, other in ((measured.even, measured.odd), (measured.odd, measured.even)):
+    both = (measured.even.square() + measured.odd.square()).sqrt()  # ends where the one part overtakes the other
+    for part, other in ((measured.even, measured.odd), (measured.odd, measured.even), (both, 0 * both)):
         visible = measured.finite & (part > ABOVE_ROUNDING * measured.rounding) & (part > 1e-11 * other)
         run = _first_run(part, visible, last)
         if run is not None:

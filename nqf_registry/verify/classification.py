@@ -45,3 +45,19 @@ def classify(facts: Facts) -> tuple[str, int | None]:
         return "nqf", None
     order = round(facts.order)
     return ("higher-order", order) if order <= HIGHEST else ("undecided", None)
+
+
+def why_undecided(facts: Facts) -> str:
+    """The reason of the classification ``undecided``."""
+    if not facts.deterministic:
+        return "the layer is no function of W and x" if facts.deterministic is False else "the layer could not be evaluated"
+    for name, value in (("permutation symmetry", facts.symmetric), ("smoothness", facts.smooth)):
+        if value is None:
+            return f"{name} could not be measured"
+    if not facts.finite:
+        return "f has no finite value at W = 0 or near it, though its limits are smooth"
+    if facts.zgz is None:
+        return "the gradient at zero could not be measured"
+    if facts.exact is None:
+        return "the remainder could not be measured"
+    return "f is constant near W = 0, or all its terms up to order six vanish"

@@ -20,6 +20,10 @@ from nqf_registry.verify.strategies import Draw, draws, gaussian_weights
 from nqf_registry.verify.tolerances import PRECISION
 
 
+POINTS = 136  # weights that one measurement evaluates together, at most
+LARGEST = 2**20  # numbers in W
+
+
 @dataclass
 class Facts:
     """What was measured, whatever was claimed; None where it could not be decided."""
@@ -76,6 +80,12 @@ class Context:
             generator = torch.Generator().manual_seed(1_000_003 * self.seed + 7919 * draw.inputs + draw.samples)
             x = layer.sample(draw.samples, generator)
             self._settings[key] = Setting(layer, x, self.seed)
+            numbers = self._settings[key].p * self._settings[key].d
+            if numbers > LARGEST:
+                raise Undecided(
+                    f"W has {numbers} numbers at width {layer.width}; the points of one check would take {numbers * POINTS * 8 / 2**30:.1f} GiB "
+                    f"and the budget is {LARGEST * POINTS * 8 / 2**30:.1f} GiB. Verify the layer at smaller sizes."
+                )
         return self._settings[key]
 
     def exact_setting(self, draw: Draw) -> Setting:

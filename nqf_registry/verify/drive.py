@@ -58,6 +58,7 @@ class Outcome:
         worst: the worst measurement, of the failing ones the one that shrinking ended with.
         failed: whether any example failed.
         reason: why an example could not be measured, None where all could.
+        raised: whether that was an exception of the layer.
         stopped: whether time ran out before all examples were drawn.
     """
 
@@ -65,6 +66,7 @@ class Outcome:
     worst: Measurement | None = None
     failed: bool = False
     reason: str | None = None
+    raised: bool = False
     stopped: bool = False
 
 
@@ -107,7 +109,7 @@ def drive(
             outcome.reason = str(reason)
             return
         except Exception as error:  # noqa: BLE001 - whatever a layer raises is reported, never passed on
-            outcome.reason = describe(error)
+            outcome.reason, outcome.raised = describe(error), True
             return
         if result is None:
             return

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from nqf_registry.expansion import Expansion, expand, two_neurons
 from nqf_registry.verify.jets import jets
 from nqf_registry.verify.setting import Setting, Undecided
-from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES, MEMORY
+from nqf_registry.verify.tolerances import AUTODIFF, COARSE, DIFFERENCES, MEMORY
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,11 @@ def measure(setting: Setting) -> Measured:
     fine = expand(setting.layer, setting.x, "finite-difference", 2**-9 * setting.scale)
     size = max(float(fine.diagonal.abs().max()), float(fine.cross.abs().max()), 1e-300)
     change = max(float((coarse.diagonal - fine.diagonal).abs().max()), float((coarse.cross - fine.cross).abs().max())) / size
+    if not change <= COARSE:
+        raise Undecided(
+            f"autodiff and differences disagree at W = 0 (by {disagreement:.1e} of |f(W) − f(0)|), and differences at two steps agree only "
+            f"to {change:.1e}, so the second derivatives are not known."
+        )
     return Measured(fine, "differences", max(AUTODIFF, 4 * change), disagreement, tuple(notes))
 
 

@@ -26,6 +26,7 @@ class Check:
         counterexample: the smallest failing example found, as plain data that JSON can hold.
         bound: "at most" where the residual must not exceed the tolerance, "at least" where it must reach it (a slope).
         details: further measured numbers by name.
+        promised: whether the layer claims or declares what is checked.
     """
 
     name: str
@@ -37,6 +38,12 @@ class Check:
     counterexample: Mapping[str, Any] | None = None
     bound: str = "at most"
     details: Mapping[str, Any] = field(default_factory=dict)
+    promised: bool = True
+
+    @property
+    def broken(self) -> bool:
+        """Whether a promise was not kept: the check failed, or could not be decided."""
+        return self.status == FAIL or (self.status == UNDECIDED and self.promised)
 
     @property
     def ran(self) -> bool:
@@ -55,6 +62,7 @@ class Check:
             "counterexample": _plain(self.counterexample),
             "bound": self.bound,
             "details": _plain(self.details),
+            "promised": self.promised,
         }
 
     @classmethod
@@ -106,7 +114,7 @@ class Report:
     @property
     def failures(self) -> tuple[Check, ...]:
         """The checks that failed or, though promised, could not be decided."""
-        return tuple(check for check in self.checks if check.status in (FAIL, UNDECIDED))
+        return tuple(check for check in self.checks if check.broken)
 
     @property
     def count(self) -> str:

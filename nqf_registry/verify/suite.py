@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import torch
 
 import nqf_registry
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Layer, is_looped
+from nqf_registry.layer import Layer, declares, is_looped
 from nqf_registry.verify.checks import CHECKS
-from nqf_registry.verify.classification import classify
+from nqf_registry.verify.checks.structure_matrix import PARTS
+from nqf_registry.verify.classification import classify, why_undecided
 from nqf_registry.verify.context import Context, sizes_of
 from nqf_registry.verify.drive import describe
 from nqf_registry.verify.guard import guarded
 from nqf_registry.verify.profiles import find_profile
-from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
+from nqf_registry.verify.report import UNDECIDED, Check, Report
 from nqf_registry.verify.source import source_hash
 
 SUITE = "1"
@@ -49,8 +51,10 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
     begin = time.perf_counter()
     with guarded():
         context = Context(layer, effort, seed)
-        checks = [_run(context, name) for name in CHECKS]
+        checks = [dataclasses.replace(_run(context, name), promised=promises(layer, name)) for name in CHECKS]
     classification, order = classify(context.facts)
+    if classification == "undecided":
+        context.notes[f"the classification is undecided: {why_undecided(context.facts)}"] = None
     if context.disagreement is not None:
         off = "gives nan" if context.disagreement != context.disagreement else f"is off by up to {context.disagreement:.1e} of |f(W) − f(0)|"
         context.notes[
@@ -60,7 +64,7 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         context.notes["vmap refused the layer; its neurons or replicas were looped over"] = None
     return Report(
         layer=layer.key,
-        passed=not any(check.status in (FAIL, UNDECIDED) for check in checks),
+        passed=not any(check.broken for check in checks),
         classification=classification,
         leading_order=order,
         checks=tuple(checks),
@@ -74,9 +78,23 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
     )
 
 
+def promises(layer: Layer, name: str) -> bool:
+    """Whether a layer claims or declares what a check measures; that it is a finite function of minimal neurons goes without saying."""
+    claims = layer.claims
+    return {
+        "permutation-symmetry": claims.symmetric,
+        "zero-gradient-at-zero": claims.zgz,
+        "smoothness": claims.smooth,
+        "structure-matrix": any(declares(layer, part) for part in PARTS),
+        "remainder-order": claims.smooth or claims.exact,
+        "sign-symmetry": claims.sign_symmetric,
+    }.get(name, True)
+
+
 def _run(context: Context, name: str) -> Check:
     if name not in ALWAYS and context.facts.deterministic is not True:
-        return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} was not tried: the layer is no function of W and x.")
+        why = "the layer is no function of W and x" if context.facts.deterministic is False else "it cannot be evaluated"
+        return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} was not tried: {why}, see {ALWAYS[0]}.")
     try:
         return CHECKS[name](context)
     except Exception as error:  # noqa: BLE001 - whatever a layer raises is reported, never passed on

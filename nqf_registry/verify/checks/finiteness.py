@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from nqf_registry.verify.context import Context
@@ -19,10 +21,10 @@ def check(context: Context) -> Check:
 
     def measure(draw: Draw) -> Measurement:
         setting = context.setting(draw)
-        try:
-            size = setting.scale
-        except Undecided:
-            size = 1.0
+        size = 1.0
+        if context.facts.deterministic:  # a noisy layer has no length scale
+            with contextlib.suppress(Undecided):
+                size = setting.scale
         generator = torch.Generator().manual_seed(draw.weights)
         W = gaussian_weights(setting.p, setting.d, draw.factor * size, generator)
         bad, where = finiteness(setting, W)
@@ -30,7 +32,7 @@ def check(context: Context) -> Check:
             float(bad), 0.0, counterexample=lambda: context.describe(draw, setting, W, where=where), details={"where": where}
         )
 
-    outcome = context.run(measure, factors=(1.0, 0.1, 1e-3), share=0.75)
+    outcome = context.run(measure, every_width=True, factors=(1.0, 0.1, 1e-3), share=0.75)
     context.facts.finite = None if outcome.worst is None else not outcome.failed
     verdict = context.conclude(
         NAME,
@@ -40,6 +42,6 @@ def check(context: Context) -> Check:
         broken="{residual} values are nan or infinite {where}",
         advice="Look for 0/0, a logarithm of zero or a norm in a denominator.",
     )
-    if outcome.reason is not None and not outcome.failed:  # a layer that raises at W = 0 has no value there
+    if outcome.raised and not outcome.failed:  # a layer that raises at W = 0 has no value there
         return Check(NAME, FAIL, examples=max(1, outcome.examples), message=f"{context.layer.key}: {NAME} failed: {outcome.reason}")
     return verdict

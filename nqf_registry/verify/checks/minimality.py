@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nqf_registry.verify.context import Context
-from nqf_registry.verify.drive import Measurement
+from nqf_registry.verify.drive import Measurement, Outcome
 from nqf_registry.verify.report import NOT_APPLICABLE, VACUOUS, Check
 from nqf_registry.verify.residuals.minimality import count_splits, minimality
 from nqf_registry.verify.strategies import Draw
@@ -30,7 +30,9 @@ def check(context: Context) -> Check:
         counterexample = lambda: context.describe(draw, setting, W, **data)  # noqa: E731
         return Measurement(change, EQUAL, True, counterexample, data)
 
-    outcome = context.run(measure, least=2, samples=(4,), share=0.25, factors=(1.0,))
+    outcome: Outcome = context.run(measure, least=2, samples=(4,), share=0.25, factors=(1.0,))
+    if outcome.worst is None and outcome.reason is None:
+        return Check(NAME, VACUOUS, message="f depends on no part of a neuron at these inputs.")
     return context.conclude(
         NAME,
         outcome,
@@ -38,5 +40,4 @@ def check(context: Context) -> Check:
         holds="no exchange of parts of neurons leaves f as it is",
         broken="a neuron is a stack of units that can be exchanged across all neurons ({split}; f changes by {change})",
         advice="Declare one of the parts as the neuron and multiply the width by their number.",
-        nothing="f depends on no part at these inputs",
     )

@@ -50,7 +50,7 @@ def check(context: Context) -> Check:
         decades.append(seen.decades)
         return Measurement(seen.slope, required, True, counterexample, details)
 
-    outcome = context.run(measure, samples=(4,), share=0.5)
+    outcome = context.run(measure, every_width=True, samples=(4,), share=0.5)
     if polynomial:
         context.facts.exact = max(polynomial) <= EXACT
         known = [order for order in orders if order is not None]

@@ -28,7 +28,7 @@ def check(context: Context) -> Check:
 
         return Measurement(residual, EQUAL, counterexample=counterexample, details={"neuron": neuron})
 
-    outcome = context.run(measure, factors=(1.0, 4.0), share=0.75)
+    outcome = context.run(measure, every_width=True, factors=(1.0, 4.0), share=0.75)
     return context.conclude(
         NAME,
         outcome,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
+from nqf_registry.couplings import layout
 from nqf_registry.verify.context import Context
 from nqf_registry.verify.drive import Measurement
 from nqf_registry.verify.report import Check
@@ -19,7 +23,7 @@ def check(context: Context) -> Check:
     def measure(draw: Draw) -> Measurement | None:
         if draw.instance and context.instances[draw.instance].claims.smooth != context.layer.claims.smooth:
             return None
-        setting = context.setting(draw)
+        setting = context.exact_setting(draw)
         tried = [(where, kinks) for where, kinks in _rays(context, draw, setting) if kinks.rays]
         if not tried:
             raise Undecided("f is not finite along any ray from W = 0.")
@@ -31,7 +35,7 @@ def check(context: Context) -> Check:
             residual, KINK, counterexample=lambda: context.describe(draw, setting, weights_seed=draw.weights, **data, **numbers), details=data
         )
 
-    outcome = context.run(measure, samples=(4,), share=0.75)
+    outcome = context.run(measure, every_width=True, samples=(4,), share=0.75)
     context.facts.smooth = None if outcome.worst is None or (outcome.reason and not outcome.failed) else not outcome.failed
     return context.conclude(
         NAME,
@@ -47,15 +51,26 @@ def _rays(context: Context, draw: Draw, setting: Setting) -> list[tuple[str, Kin
     a, b = context.rays(draw, setting, 2)
     found = [("along rays of all neurons", smoothness(setting, setting.zero, a, b))]
     first = draw.neuron % setting.d
+    base = context.weights(draw, setting, salt=5) / 4
     if setting.d > 1:
-        only, other = a.clone(), b.clone()
         second = (first + 1) % setting.d
-        only[:, [i for i in range(setting.d) if i != first]] = 0
-        other[:, [i for i in range(setting.d) if i != second]] = 0
+        only, other = _on_neuron(a, first), _on_neuron(b, second)
         found.append((f"along rays of neurons {first} and {second}, the others zero", smoothness(setting, setting.zero, only, other)))
-        base = context.weights(draw, setting, salt=5) / 4
-        base[:, first] = 0
-        along = b.clone()
-        along[:, [i for i in range(setting.d) if i != first]] = 0
-        found.append((f"along rays of neuron {first} through zero, the others not zero", smoothness(setting, base, only, along)))
+        start = base - _on_neuron(base, first)
+        where = f"along rays of neuron {first} through zero, the others not zero"
+        found.append((where, smoothness(setting, start, only, _on_neuron(b, first))))
+    slices = layout(setting.layer.blocks())
+    if len(slices) > 1:  # a kink in one block only is of higher order where the whole neuron is zero
+        name = list(slices)[draw.weights % len(slices)]
+        inside = torch.zeros_like(base)
+        inside[slices[name], first] = 1
+        where = f"along rays of block {name} of neuron {first} through zero, the others not zero"
+        found.append((where, smoothness(setting, base * (1 - inside), a * inside, b * inside)))
     return found
+
+
+def _on_neuron(rays: Tensor, neuron: int) -> Tensor:
+    """The same weights with every other neuron zero."""
+    kept = torch.zeros_like(rays)
+    kept[:, neuron] = rays[:, neuron]
+    return kept

@@ -11,6 +11,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from nqf_registry import length_scale
 from nqf_registry.verify.setting import Setting
 
 
@@ -53,7 +54,7 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
                 changed.append("the inputs x")
                 x = {name: t.clone() for name, t in setting.x.items()}
         changed += _differences(before, global_state())
-        together = setting.values(torch.stack([first, second])) if not changed else None
+        together = length_scale.evaluate(layer, setting.x, torch.stack([first, second])) if not changed else None
     residual = max(_gap(values[0], values[1]), _gap(values[0], values[3]))
     replicas = 0.0 if together is None or residual else max(_gap(values[0], together[0]), _gap(values[2], together[1]))
     return Repetition(residual, replicas, tuple(dict.fromkeys(changed)))

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nqf_registry.verify.jets import jets
+from nqf_registry.verify.jets import Jets, jets
 from nqf_registry.verify.setting import Setting, Undecided
+from nqf_registry.verify.tolerances import DIFFERENCES
+
+
+REACHES = (2.0**-8, 2.0**-12)
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,10 @@ def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Ten
     rays[:, :, neuron] = directions
     fitted = jets(setting, base, rays)
     slopes = torch.stack([fitted.plus[:, 1], fitted.minus[:, 1]])  # (2, q, n, k)
-    sized = (slopes.abs() - fitted.rounding[1]).clamp_min(0) / setting.spread
-    differences = float(sized.max()) if sized.isfinite().all() else float("inf")
+    differences = _size(setting, fitted)
+    for reach in REACHES:  # a kink elsewhere within reach spoils a fit; a gradient at zero stays when the fit draws closer
+        if differences > DIFFERENCES:
+            differences = min(differences, _size(setting, jets(setting, base, rays, reach)))
     try:
         f = setting.neuron_function(base, neuron)
         with sdpa_kernel(SDPBackend.MATH):
@@ -66,3 +72,10 @@ def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Ten
     gap = ((slopes - torch.einsum("nkp,qp->qnk", gradient, directions)).abs() - fitted.rounding[1]).clamp_min(0) / setting.spread
     worst = relative.flatten(0, 1).amax(0) if relative.isfinite().all() else torch.zeros(1)
     return ZeroGradient(differences, float(relative.max()), float(gap.max()), "", int(worst.argmax()))
+
+
+def _size(setting: Setting, fitted: Jets) -> float:
+    """The largest one-sided derivative of a fit, less what rounding explains, relative to how far f moves from f(0)."""
+    slopes = torch.stack([fitted.plus[:, 1], fitted.minus[:, 1]])
+    sized = (slopes.abs() - fitted.rounding[1]).clamp_min(0) / setting.spread
+    return float(sized.max()) if sized.isfinite().all() else float("inf")
