@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from nqf_registry.cli.options import json_option, pass_registry, plugin_option, print_json, resolve_layer, size_option
-from nqf_registry.errors import InvalidInput, UnknownKey
+from nqf_registry.errors import Diverged, InvalidInput, UnknownKey
 from nqf_registry.registry import Registry
 from nqf_registry.spelling import did_you_mean
 
@@ -78,15 +78,13 @@ def command(
     directory = Path(out) if out else free_name("runs", f"{what.key}-{data.name}")
     if not (quiet or as_json) and "rule" in data.info:
         click.echo(data.info["rule"])
-    run = compare(
-        what,
-        data,
-        [MODELS[name] for name in names],
-        directory=directory,
-        progress=not (quiet or as_json),
-        **numbers,
-        **settings,
-    )
+    made = [MODELS[name] for name in names]
+    try:
+        run = compare(what, data, made, directory=directory, progress=not (quiet or as_json), **numbers, **settings)
+    except Diverged as error:
+        if error.run.records:
+            error.run.plot()
+        raise
     picture = run.plot()
     if as_json:
         assert run.directory is not None

@@ -47,7 +47,7 @@ def plot_losses(run: Run, path: Path) -> Path:
         axes[1].set_ylabel("test accuracy")
     for axis in axes:
         axis.set_xscale("symlog", linthresh=1, linscale=0.3)
-        axis.set_xlim(left=0)
+        axis.set_xlim(0, max(int(data["step"].values[-1]), 1))
         axis.set_xlabel("step")
         axis.grid(alpha=0.25, which="major")
         axis.spines[["top", "right"]].set_visible(False)

@@ -69,9 +69,8 @@ def largest_stable_rate(
     """The optimiser's limit over κ, the largest curvature of the NQF's loss along its way down.
 
     A rule with velocity overshoots where a mode switches on, so its limit counts up to that of gradient descent, 2, and no
-    further. The way is followed cheaply: along the fastest mode to its saturation, then by some steps of L-BFGS with a few neurons. It
-    is an
-    estimate: slower modes may add to the curvature, and the original layer may differ from its NQF.
+    further. The way is followed cheaply: along the fastest mode to its saturation, then by some steps of L-BFGS with a few
+    neurons. It is an estimate: slower modes may add to the curvature, and the original layer may differ from its NQF.
 
     Args:
         subject: a layer or a composition.

@@ -41,6 +41,10 @@ class Run:
         self.manifest, self.records, self.directory, self.seconds = dict(manifest), list(records), directory, seconds
         self._weights = weights
 
+    def __repr__(self) -> str:
+        data, where = self.manifest["data"]["name"], f", in {self.directory}" if self.directory else ""
+        return f"<Run of {self.manifest['subject']['key']} on {data}, {self.status}, {len(self.records)} records{where}>"
+
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
         """A run from its folder.
@@ -149,7 +153,7 @@ class Run:
         if len(self.models) > 1:
             apart, where_ = self.deviation()
             lines.append(
-                f"largest distance of the loss curves from the first model's, |ΔL| / L(0): {apart:.4f} at step {where_}"
+                f"largest distance of the loss curves from the first model's, |ΔL| / L(0): {apart:.2g} at step {where_}"
             )
         return lines
 
