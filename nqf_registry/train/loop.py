@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nqf_registry.errors import Diverged, InvalidInput, LayerError, NQFError
+from nqf_registry.errors import Diverged, InvalidInput, LayerError, NQFError, StorageError
 from nqf_registry.layer import cast
 from nqf_registry.train import manifest as manifests
 from nqf_registry.train.batches import Batches
@@ -226,8 +226,12 @@ def _run(
             manifest["failure"] = _described(failure, models, settings)
         run = Run(manifest, kept, weights, None if folder is None else folder.path, time.perf_counter() - started)
         if folder is not None:
-            folder.write_weights(weights)
-            folder.write_manifest(manifest)
+            # where something broke already, a disk that refuses must hide neither that nor the status
+            told = contextlib.suppress(StorageError) if status == "failed" else contextlib.nullcontext()
+            with told:
+                folder.write_weights(weights)
+            with told:
+                folder.write_manifest(manifest)
     if failure is not None:
         error = Diverged(_message(failure, models, local, settings, optimizer, run))
         error.run = run

@@ -115,9 +115,7 @@ class Recorder:
                 found |= self._measure("test", self._test, self.data.test_x, self.data.test_y, states)
             weights = [model.weights(state) for model, state in zip(self.models, states, strict=True)]
             if len(weights) > 1:
-                found["weight_distance"] = torch.stack(
-                    [_weight_distance(W, weights[0], self._replicas(states[0])) for W in weights]
-                )
+                found["weight_distance"] = torch.stack([_weight_distance(W, weights[0], states[0]) for W in weights])
             for name, probe in self.probes.items():
                 found[name] = torch.stack([self._probed(name, probe, W, states[0]) for W in weights])
         self._pending.append((step, found))
@@ -162,24 +160,26 @@ class Recorder:
             part = {name: t[where] for name, t in x.items()}
             yield [model.bind(part) for model in self.models], y[where]
 
-    def _replicas(self, state: State) -> int:
-        return next(iter(state.values())).shape[0]
-
     def _probed(self, name: str, probe: Probe, W: State | None, state: State) -> Tensor:
-        replicas = self._replicas(state)
         if W is None:
-            return torch.full((replicas,), float("nan"), device=self.data.y.device)
-        value = probe(W)
+            return _missing(state)
+        value, replicas = probe(W), next(iter(state.values())).shape[0]
         if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != replicas:
             what = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InvalidInput(f"the probe {name!r} must give a tensor with leading replica axis {replicas}, got {what}.")
         return value
 
 
-def _weight_distance(W: State | None, first: State | None, replicas: int) -> Tensor:
+def _missing(state: State) -> Tensor:
+    """What stands for something that a model does not have: nan by replica, (R,)."""
+    block = next(iter(state.values()))
+    return block.new_full(block.shape[:1], float("nan"))
+
+
+def _weight_distance(W: State | None, first: State | None, state: State) -> Tensor:
     """‖W − W_first‖ by replica, (R,); nan where a model keeps no weights."""
     if W is None or first is None:
-        return torch.full((replicas,), float("nan"))
+        return _missing(state)
     parts: list[Tensor] = [(block - first[name]).square().flatten(1).sum(1) for name, block in W.items()]
     return torch.stack(parts).sum(0).sqrt()
 

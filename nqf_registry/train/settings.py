@@ -87,6 +87,7 @@ def make_settings(
         raise InvalidInput(
             f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step."
         )
+    seed, scale, weight_decay, lr = map(_listed, (seed, scale, weight_decay, lr))
     given = {"seed": seed, "scale": scale, "weight_decay": weight_decay, "lr": lr}
     lists = {name: len(value) for name, value in given.items() if isinstance(value, Sequence) and not isinstance(value, str)}
     count = max([replicas, *lists.values()])
@@ -137,6 +138,11 @@ def whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return value
+
+
+def _listed(value: Any) -> Any:
+    """Arrays and tensors as lists and numbers."""
+    return value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, range) else value
 
 
 def _numbers(name: str, value: Any, count: int, positive: bool, word: str) -> tuple[float, ...]:

@@ -41,9 +41,10 @@ def test_rates_scales_decays_and_seeds_by_replica(units, data):
         np.testing.assert_allclose(together.curves()[1][:, r], alone.curves()[1][:, 0], rtol=1e-11)
 
 
-def test_one_list_says_how_many(units, data):
-    run = nqf.train(nqf.NQF(units), data, scale=[0.1, 0.2], steps=2, lr=0.1, verify=False)
-    assert run.manifest["settings"]["seeds"] == [0, 1]
+@pytest.mark.parametrize("scale", [[0.1, 0.2], (0.1, 0.2), np.array([0.1, 0.2]), torch.tensor([0.1, 0.2], dtype=torch.float64)])
+def test_one_list_says_how_many(units, data, scale):
+    run = nqf.train(nqf.NQF(units), data, scale=scale, steps=2, lr=0.1, verify=False)
+    assert run.manifest["settings"]["seeds"] == [0, 1] and run.manifest["settings"]["scales"] == [0.1, 0.2]
 
 
 @pytest.mark.parametrize("key", ["matrix-completion", "single-layer-cnn", "multi-head-attention", "diagonal-linear-square"])
