@@ -24,7 +24,6 @@ from nqf_registry.train.data import Data
 from nqf_registry.train.models import Model
 from nqf_registry.train.rates import Rate
 from nqf_registry.train.settings import Settings
-from nqf_registry.verify.source import source_hash
 
 FORMAT = 1
 FILE = "manifest.json"
@@ -72,6 +71,8 @@ def describe(
 
 def describe_layer(layer: Any) -> dict[str, Any]:
     """A layer's class, sizes and the hash of its source file."""
+    from nqf_registry.verify.source import source_hash  # the verifier is large, and opening a run needs none of it
+
     cls: Any = type(layer)
     fields = {f.name: getattr(layer, f.name) for f in dataclasses.fields(cls)}
     return {
