@@ -73,7 +73,10 @@ def profile(layer: Layer, x: Inputs, seed: int = 0) -> Profile:
     factors = torch.tensor([1.0, -1.0, 1 + JITTER, 1 + 2 * JITTER, 1 + 3 * JITTER], dtype=torch.float64)
     octaves = max(1, BUDGET // (len(factors) * rays.numel()))  # evaluated together
     values = torch.cat(
-        [evaluate(layer, x, torch.einsum("j,f,rpd->jfrpd", part, factors, rays).reshape(-1, p, d)) for part in sizes.split(octaves)]
+        [
+            evaluate(layer, x, torch.einsum("j,f,rpd->jfrpd", part, factors, rays).reshape(-1, p, d))
+            for part in sizes.split(octaves)
+        ]
     )
     values = values.reshape(len(sizes), len(factors), RAYS, *values.shape[1:])  # (J, 5, rays, n, k)
     there, back, second, third, fourth = values.unbind(1)
@@ -98,10 +101,13 @@ def profile(layer: Layer, x: Inputs, seed: int = 0) -> Profile:
 
 
 def evaluate(layer: Layer, x: Inputs, stacked: Tensor) -> Tensor:
-    """f at stacked weights (R, p, d): (R, n, k), in pieces that keep what a layer makes of them under a budget of numbers."""
+    """F at stacked weights (R, p, d): (R, n, k), in pieces that keep what a layer makes of them under a budget of numbers."""
     n = next(iter(x.values())).shape[0]
     piece = max(1, BUDGET // (stacked[0].numel() * max(n, 1)))
-    with sdpa_kernel(SDPBackend.MATH), torch.no_grad():  # the fused attention kernels have no second derivative, and other digits
+    with (
+        sdpa_kernel(SDPBackend.MATH),
+        torch.no_grad(),
+    ):  # the fused attention kernels have no second derivative, and other digits
         return torch.cat([layer(layer.unstack(part), x) for part in stacked.split(piece)])
 
 
@@ -137,16 +143,20 @@ def find_scale(measured: Profile) -> Scale | None:
 def _first_run(part: Tensor, visible: Tensor, last: int) -> tuple[int, int, float] | None:
     """The lowest range of octaves over which ``part`` is a power law: first and last index, and the exponent."""
     slopes = [
-        float(torch.log2(part[j + 1] / part[j])) if visible[j] and visible[j + 1] and j < last else float("nan") for j in range(len(part) - 1)
+        float(torch.log2(part[j + 1] / part[j])) if visible[j] and visible[j + 1] and j < last else float("nan")
+        for j in range(len(part) - 1)
     ]
     for length, spread in ((8, 0.05), (5, 0.03), (3, 0.02)):
         for start in range(len(slopes) - length + 1):
             window = slopes[start : start + length]
             if all(s == s for s in window) and max(window) - min(window) <= spread and min(window) > 0.4:
-                top = start + length
-                while top < len(slopes) and abs(slopes[top] - slopes[start]) <= 0.1:  # nan ends the range too
+                order = sum(window) / length
+                order = float(round(order)) if abs(order - round(order)) <= spread else order
+                # The departure is added up: softmax saturates into another power law of the same order, with slopes little off.
+                top, departure = start + length, 0.0
+                while top < len(slopes) and abs(departure := departure + slopes[top] - order) <= 0.08:  # nan ends the range too
                     top += 1
-                return start, top, sum(window) / length
+                return start, top, order
     return None
 
 

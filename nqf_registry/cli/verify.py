@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nqf_registry.cli.options import json_option, pass_registry, plugin_option, print_json, print_table, resolve_layers, size_option
+from nqf_registry.cli.options import (
+    json_option,
+    pass_registry,
+    plugin_option,
+    print_json,
+    print_table,
+    resolve_layers,
+    size_option,
+)
 from nqf_registry.discovery import environment_plugins
 from nqf_registry.errors import WorkFailed
 from nqf_registry.registry import Registry
@@ -28,8 +36,12 @@ FEW = 3
 
 @click.command("verify")
 @click.argument("targets", nargs=-1, required=True, metavar="KEY|FILE|all...")
-@click.option("--profile", type=click.Choice(["dev", "ci", "deep"]), default="dev", show_default=True, help="How much to measure.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all random draws: the same seed, the same report.")
+@click.option(
+    "--profile", type=click.Choice(["dev", "ci", "deep"]), default="dev", show_default=True, help="How much to measure."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all random draws: the same seed, the same report."
+)
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Processes that verify at once.  [default: number of cores]")
 @click.option("--verbose", "-v", is_flag=True, help="Show every check of every layer, with its message.")
 @size_option
@@ -50,8 +62,8 @@ def command(
 ) -> None:
     """Measure what layers claim, with a counterexample where it fails.
 
-    Layers are named by key, by the plugin file that registers them, or all together by `all`. Exit code 1 means that at least one
-    did not pass.
+    Layers are named by key, by the plugin file that registers them, or all together by `all`. Exit code 1 means that at least
+    one did not pass.
     """
     from nqf_registry.cli.options import settings_of
 
@@ -75,6 +87,19 @@ def command(
 def verify_all(
     layers: Sequence[Layer], plugins: Sequence[str], sizes: Sequence[str], profile: str, seed: int, jobs: int
 ) -> Iterator[Report]:
+    """The reports of layers in their order; many layers are verified in processes of their own.
+
+    Args:
+        layers: what to verify.
+        plugins: the plugin files that a new process must load to find them by key.
+        sizes: what was set on the command line, ``NAME=VALUE``.
+        profile: dev, ci or deep.
+        seed: of all draws.
+        jobs: how many processes at once.
+
+    Raises:
+        WorkFailed: a process died.
+    """
     if jobs == 1 or len(layers) <= FEW:
         for layer in layers:
             yield _verify(layer, profile, seed)
@@ -87,8 +112,8 @@ def verify_all(
                 yield future.result()
             except BrokenProcessPool as error:
                 raise WorkFailed(
-                    f"a process died while verifying, at {layer.key} or one of the layers beside it (out of memory, or a crash in "
-                    f"native code); try nqf verify {layer.key} --jobs 1"
+                    f"a process died while verifying, at {layer.key} or one of the layers beside it (out of memory, or "
+                    f"a crash in native code); try nqf verify {layer.key} --jobs 1"
                 ) from error
 
 

@@ -20,8 +20,8 @@ HIGHEST = 6
 def classify(facts: Facts) -> tuple[str, int | None]:
     """The classification and, where it is higher-order, the leading order.
 
-    The first that applies of: not-symmetric, not-smooth, general-nqf, exact-nqf, higher-order, nqf. A layer that is no function of W is
-    undecided, and so is one of which something that the answer rests on could not be measured.
+    The first that applies of: not-symmetric, not-smooth, general-nqf, exact-nqf, higher-order, nqf. A layer that is no
+    function of W is undecided, and so is one of which something that the answer rests on could not be measured.
     """
     if not facts.deterministic or facts.symmetric is None:
         return "undecided", None

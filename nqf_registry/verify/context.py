@@ -19,7 +19,6 @@ from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.strategies import Draw, draws, gaussian_weights
 from nqf_registry.verify.tolerances import PRECISION
 
-
 POINTS = 136  # weights that one measurement evaluates together, at most
 LARGEST = 2**20  # numbers in W
 
@@ -83,7 +82,8 @@ class Context:
             numbers = self._settings[key].p * self._settings[key].d
             if numbers > LARGEST:
                 raise Undecided(
-                    f"W has {numbers} numbers at width {layer.width}; the points of one check would take {numbers * POINTS * 8 / 2**30:.1f} GiB "
+                    f"W has {numbers} numbers at width {layer.width}; the points of one check would take "
+                    f"{numbers * POINTS * 8 / 2**30:.1f} GiB "
                     f"and the budget is {LARGEST * POINTS * 8 / 2**30:.1f} GiB. Verify the layer at smaller sizes."
                 )
         return self._settings[key]
@@ -93,8 +93,8 @@ class Context:
         setting = self.setting(draw)
         if setting.offset.isfinite().all() and setting.precision > PRECISION:
             raise Undecided(
-                f"the layer computes with a relative rounding error of {setting.precision:.0e}, float64 has 1e-16; look for a cast to "
-                "float32 inside forward."
+                f"the layer computes with a relative rounding error of {setting.precision:.0e}, float64 has 1e-16; look "
+                "for a cast to float32 inside forward."
             )
         return setting
 
@@ -112,7 +112,9 @@ class Context:
 
     def note_disagreement(self, gap: float) -> None:
         """Keeps the largest distance between autodiff and differences; every report says it where there is one."""
-        self.disagreement = gap if self.disagreement is None else max(self.disagreement, gap, key=lambda g: float("inf") if g != g else g)
+        self.disagreement = (
+            gap if self.disagreement is None else max(self.disagreement, gap, key=lambda g: float("inf") if g != g else g)
+        )
 
     def weights(self, draw: Draw, setting: Setting, salt: int = 0) -> Tensor:
         """Weights (p, d) of a draw: its factor times the length scale."""
@@ -152,7 +154,10 @@ class Context:
         settings = settings or self.profile.settings
         own = self.layer.width if self.layer.width in widths else widths[0]
         chosen = [own, *(w for w in widths if w != own)] if every_width else [own, widths[0]]
-        first = [Draw(0, width, samples[0], i % settings, i, factors[i % len(factors)], i) for i, width in enumerate(dict.fromkeys(chosen))]
+        first = [
+            Draw(0, width, samples[0], i % settings, i, factors[i % len(factors)], i)
+            for i, width in enumerate(dict.fromkeys(chosen))
+        ]
         first += [Draw(i, self.instances[i].width, samples[0], 0, i) for i in range(1, len(self.instances))]
         strategy = draws(len(self.instances), widths, settings, factors, samples)
         examples = max(2, round(self.profile.examples * share))
@@ -184,7 +189,12 @@ class Context:
         """
         worst = outcome.worst
         if outcome.reason is not None and not outcome.failed:
-            return Check(name, UNDECIDED, examples=outcome.examples, message=f"{self.layer.key}: {name} could not be decided: {outcome.reason}")
+            return Check(
+                name,
+                UNDECIDED,
+                examples=outcome.examples,
+                message=f"{self.layer.key}: {name} could not be decided: {outcome.reason}",
+            )
         if worst is None:
             return Check(name, UNDECIDED, message=f"{self.layer.key}: {name} ran no example: {nothing}.")
         numbers = {"residual": worst.residual, "tolerance": worst.tolerance, **worst.details}
@@ -201,7 +211,9 @@ class Context:
         if not outcome.failed:
             status = PASS if promised else OBSERVED
             lead = "" if promised else "not claimed, but it holds: "
-            return Check(name, status, message=f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after}).", **common)
+            return Check(
+                name, status, message=f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after}).", **common
+            )
         data = worst.counterexample() if worst.counterexample is not None else None
         said = broken.format_map(shown)
         if not promised:
@@ -212,7 +224,12 @@ class Context:
     def describe(self, draw: Draw, setting: Setting, stacked: Tensor | None = None, **more: Any) -> dict[str, Any]:
         """An example as plain data: sizes, seeds, inputs and weights where they are small, and what else is given."""
         layer = setting.layer
-        data: dict[str, Any] = {"sizes": sizes_of(layer), "samples": draw.samples, "inputs_seed": draw.inputs, "seed": self.seed}
+        data: dict[str, Any] = {
+            "sizes": sizes_of(layer),
+            "samples": draw.samples,
+            "inputs_seed": draw.inputs,
+            "seed": self.seed,
+        }
         if sum(t.numel() for t in setting.x.values()) <= 64:
             data["x"] = {name: _rounded(t) for name, t in setting.x.items()}
         if stacked is not None and stacked.numel() <= 256:
@@ -248,4 +265,6 @@ def _rounded(tensor: Tensor) -> Any:
 
 
 def _shown(worst: Measurement) -> str:
-    return f"worst {worst.residual:.3g}, must be at least {worst.tolerance:g}" if worst.at_least else f"worst {worst.residual:.1e}"
+    return (
+        f"worst {worst.residual:.3g}, must be at least {worst.tolerance:g}" if worst.at_least else f"worst {worst.residual:.1e}"
+    )

@@ -1,4 +1,4 @@
-"""Runs one property over drawn examples: hypothesis draws and shrinks, this file keeps the worst residual and the smallest failure."""
+"""Runs one property over drawn examples: hypothesis draws and shrinks, this file keeps the worst and the smallest failure."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def drive(
         except Undecided as reason:
             outcome.reason = str(reason)
             return
-        except Exception as error:  # noqa: BLE001 - whatever a layer raises is reported, never passed on
+        except Exception as error:
             outcome.reason, outcome.raised = describe(error), True
             return
         if result is None:
@@ -134,7 +134,7 @@ def drive(
         deadline=None,
         derandomize=False,
         phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=tuple(HealthCheck),  # pyright: ignore[reportArgumentType]
         report_multiple_bugs=False,
         print_blob=False,
         verbosity=Verbosity.quiet,
@@ -149,7 +149,7 @@ def drive(
             run()
     except _Failed:
         pass
-    except Exception as error:  # noqa: BLE001 - flaky or exhausted draws: what was recorded stands
+    except Exception as error:
         if outcome.examples == 0 and outcome.reason is None:
             outcome.reason = describe(error)
     if outcome.worst is None:

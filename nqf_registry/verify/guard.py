@@ -16,7 +16,10 @@ def guarded() -> Iterator[None]:
     """Restores the global state of torch, numpy and Python's random, whatever happens inside."""
     torch_state, numpy_state, python_state = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
     dtype, precision, threads = torch.get_default_dtype(), torch.get_float32_matmul_precision(), torch.get_num_threads()
-    deterministic, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    deterministic, warn_only = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.enable_grad():
             warnings.simplefilter("ignore")

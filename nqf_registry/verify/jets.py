@@ -1,7 +1,7 @@
 """One-sided Taylor coefficients of a layer along rays, by polynomial fits that never touch the point itself.
 
-Autodiff cannot see a kink: it returns the derivative of one side, or a made-up value. So the coefficients at t → 0⁺ and t → 0⁻ are
-fitted from values at t > 0 and t < 0 apart, on Chebyshev nodes in (0, h].
+Autodiff cannot see a kink: it returns the derivative of one side, or a made-up value. So the coefficients at t → 0⁺ and at
+t → 0⁻ are fitted from values at t > 0 and t < 0 apart, on Chebyshev nodes in (0, h].
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def jets(setting: Setting, base: Tensor, rays: Tensor, reach: float = 2.0**-4) -
     powers = reach ** torch.arange(DEGREE + 1, dtype=torch.float64)
     coefficients = torch.einsum("jm,smrnk->srjnk", solve, values) / powers[:, None, None]
     signs = (-1.0) ** torch.arange(DEGREE + 1, dtype=torch.float64)
-    size = 2.0**-53 * float(values.abs().max()) + float(setting.rounding(torch.tensor([reach * setting.scale], dtype=torch.float64)))
+    size = 2.0**-53 * float(values.abs().max()) + float(
+        setting.rounding(torch.tensor([reach * setting.scale], dtype=torch.float64))
+    )
     rounding = solve.norm(dim=1) / powers * size * 8
     return Jets(coefficients[0], coefficients[1] * signs[:, None, None], rounding)

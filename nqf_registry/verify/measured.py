@@ -1,7 +1,8 @@
 """The expansion at W = 0 that is taken for the truth: autodiff where differences agree with it, differences where they do not.
 
-``w.norm()**2`` has Hessian 2 and autodiff says 0 or nan; ``w.abs()**2`` says 0 in every mode; a kink gives one side. So two autodiff
-modes are compared with each other and with polynomial fits of f along random rays, and the truth is what f itself does.
+``w.norm()**2`` has Hessian 2 and autodiff says 0 or nan; ``w.abs()**2`` says 0 in every mode; a kink gives one side. So two
+autodiff modes are compared with each other and with polynomial fits of f along random rays, and the truth is what f itself
+does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nqf_registry.expansion import Expansion, expand, two_neurons
 from nqf_registry.verify.jets import jets
+from nqf_registry.verify.matrix_free import dense_bytes
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.tolerances import AUTODIFF, COARSE, DIFFERENCES, MEMORY
 
@@ -56,7 +58,7 @@ def measure(setting: Setting) -> Measured:
     if not setting.offset.isfinite().all():
         raise Undecided("f is not finite at W = 0, so it has no expansion there.")
     n, k = setting.offset.shape
-    needed = 8 * n * k * setting.p * setting.p * 2 * 4
+    needed = dense_bytes(setting)
     if needed > MEMORY:
         raise Undecided(
             f"the second derivatives by sample, output and pair of parameters (n = {n}, k = {k}, p = {setting.p}) would take "
@@ -81,8 +83,8 @@ def measure(setting: Setting) -> Measured:
     change = max(float((coarse.diagonal - fine.diagonal).abs().max()), float((coarse.cross - fine.cross).abs().max())) / size
     if not change <= COARSE:
         raise Undecided(
-            f"autodiff and differences disagree at W = 0 (by {disagreement:.1e} of |f(W) − f(0)|), and differences at two steps agree only "
-            f"to {change:.1e}, so the second derivatives are not known."
+            f"autodiff and differences disagree at W = 0 (by {disagreement:.1e} of |f(W) − f(0)|), and differences at "
+            f"two steps agree only to {change:.1e}, so the second derivatives are not known."
         )
     return Measured(fine, "differences", max(AUTODIFF, 4 * change), disagreement, tuple(notes))
 
@@ -127,7 +129,10 @@ def _against_rays(setting: Setting, expansion: Expansion) -> float:
     slope = setting.scale * torch.einsum("nkp,rp->rnk", expansion.linear, mu)
     curvature = torch.einsum("nkpq,rpd,rqd->rnk", expansion.diagonal - expansion.cross, rays, rays)
     curvature = setting.scale**2 * (curvature + torch.einsum("nkpq,rp,rq->rnk", expansion.cross, mu, mu))
-    gaps = [((fitted.central(1) - slope).abs() - fitted.rounding[1]), ((fitted.central(2) - curvature).abs() - fitted.rounding[2])]
+    gaps = [
+        ((fitted.central(1) - slope).abs() - fitted.rounding[1]),
+        ((fitted.central(2) - curvature).abs() - fitted.rounding[2]),
+    ]
     return max(float((gap.clamp_min(0) / setting.spread).max()) if gap.isfinite().all() else float("nan") for gap in gaps)
 
 
@@ -136,7 +141,7 @@ def _attempt(take: Callable[[], Any], mode: str, notes: list[str]) -> Any:
         return take()
     except Undecided:
         raise
-    except Exception as error:  # noqa: BLE001 - a layer may refuse a mode in any way; differences remain
+    except Exception as error:
         notes.append(f"{mode} is not available ({type(error).__name__}: {_first_line(error)})")
         return None
 

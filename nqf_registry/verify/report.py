@@ -165,8 +165,13 @@ class Report:
         rows = [(c.name, c.status, _short(c.residual), _comparison(c), str(c.examples)) for c in self.checks]
         head = ("check", "status", "residual", "tolerance", "examples")
         widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = [f"{self.layer}: {'passed' if self.passed else 'DID NOT PASS'}, {self.kind} ({self.count}, {self.seconds:.1f} s)"]
-        lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]]
+        lines = [
+            f"{self.layer}: {'passed' if self.passed else 'DID NOT PASS'}, {self.kind} ({self.count}, {self.seconds:.1f} s)"
+        ]
+        lines += [
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in [head, *rows]
+        ]
         for check in self.checks:
             if check.message and (verbose or check.status in (FAIL, UNDECIDED)):
                 lines.append(f"  {check.name}: {check.message}")

@@ -53,12 +53,12 @@ class Setting:
         return next(iter(self.x.values())).shape[0]
 
     def values(self, stacked: Tensor) -> Tensor:
-        """f at weights (R, p, d), as (R, n, k)."""
+        """Values of f at weights (R, p, d), as (R, n, k)."""
         values = length_scale.evaluate(self.layer, self.x, stacked)
         if values.dtype != torch.float64:
             raise Undecided(
-                f"float64 weights and inputs gave {values.dtype} outputs; the checks need float64 throughout. Make the tensors that the "
-                "layer creates itself with the dtype of the weights."
+                f"float64 weights and inputs gave {values.dtype} outputs; the checks need float64 throughout. Make the "
+                "tensors that the layer creates itself with the dtype of the weights."
             )
         return values
 
@@ -74,7 +74,7 @@ class Setting:
 
     @functools.cached_property
     def profile(self) -> length_scale.Profile:
-        """f along random rays, octave by octave."""
+        """F along random rays, octave by octave."""
         return length_scale.profile(self.layer, self.x, self.seed)
 
     @functools.cached_property
@@ -82,8 +82,8 @@ class Setting:
         found = length_scale.find_scale(self.profile)
         if found is None:
             raise Undecided(
-                "f(εR) − f(0) follows no power of ε that rounding leaves visible between ε = 2⁻³⁴ and 2²⁸, so there is no length scale to "
-                "measure at. Rescale the layer, or look at f along a ray."
+                "f(εR) − f(0) follows no power of ε that rounding leaves visible between ε = 2⁻³⁴ and 2²⁸, so there is "
+                "no length scale to measure at. Rescale the layer, or look at f along a ray."
             )
         return found
 
@@ -123,7 +123,7 @@ class Setting:
         return self.profile.rounding[octaves.clamp(0, len(self.profile.sizes) - 1)]
 
     def neuron_function(self, others: Tensor, neuron: int) -> Callable[[Tensor], Tensor]:
-        """f as a function of one neuron (p,), the others held at (p, d)."""
+        """F as a function of one neuron (p,), the others held at (p, d)."""
         left, right = others[:, :neuron], others[:, neuron + 1 :]
 
         def f(w: Tensor) -> Tensor:

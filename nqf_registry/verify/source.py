@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import sys
@@ -11,7 +12,7 @@ from nqf_registry.layer import Layer
 
 
 def source_files(layer: Layer) -> list[Path]:
-    """The files that define the layer's class and its bases outside the library, and the modules of its package that they import."""
+    """The files of the layer's class, of its bases outside the library, and of what they import from their own package."""
     modules = {cls.__module__ for cls in type(layer).__mro__ if issubclass(cls, Layer) and cls is not Layer}
     files: set[Path] = set()
     for name in modules:
@@ -25,6 +26,16 @@ def source_files(layer: Layer) -> list[Path]:
             if path:
                 files.add(Path(path))
     return sorted(files)
+
+
+@functools.cache
+def library_hash() -> str:
+    """SHA-256 over the library's own code that evaluates and verifies layers, so that an edit of it makes verdicts stale."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted([*root.parent.glob("*.py"), *root.rglob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def source_hash(layer: Layer) -> str:

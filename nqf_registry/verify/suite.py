@@ -33,7 +33,8 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         seed: the same seed gives the same report.
 
     Returns:
-        The report: ``passed``, ``classification``, and nine checks. Whatever the layer raises is in the message of the check that met it.
+        The report: ``passed``, ``classification``, and nine checks. Whatever the layer raises is in the message of the check
+        that met it.
 
     Raises:
         InvalidInput: the profile is unknown, or this is no layer.
@@ -56,9 +57,14 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
     if classification == "undecided":
         context.notes[f"the classification is undecided: {why_undecided(context.facts)}"] = None
     if context.disagreement is not None:
-        off = "gives nan" if context.disagreement != context.disagreement else f"is off by up to {context.disagreement:.1e} of |f(W) − f(0)|"
+        off = (
+            "gives nan"
+            if context.disagreement != context.disagreement
+            else f"is off by up to {context.disagreement:.1e} of |f(W) − f(0)|"
+        )
         context.notes[
-            f"autodiff and finite differences disagree at W = 0: autodiff {off} along random rays; differences are taken for the truth"
+            f"autodiff and finite differences disagree at W = 0: autodiff {off} along random rays; differences are "
+            "taken for the truth"
         ] = None
     if is_looped(layer):
         context.notes["vmap refused the layer; its neurons or replicas were looped over"] = None
@@ -79,7 +85,7 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
 
 
 def promises(layer: Layer, name: str) -> bool:
-    """Whether a layer claims or declares what a check measures; that it is a finite function of minimal neurons goes without saying."""
+    """Whether a layer claims or declares what a check measures; the checks not listed here are promised by every layer."""
     claims = layer.claims
     return {
         "permutation-symmetry": claims.symmetric,
@@ -97,5 +103,5 @@ def _run(context: Context, name: str) -> Check:
         return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} was not tried: {why}, see {ALWAYS[0]}.")
     try:
         return CHECKS[name](context)
-    except Exception as error:  # noqa: BLE001 - whatever a layer raises is reported, never passed on
+    except Exception as error:
         return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} could not be decided: {describe(error)}")

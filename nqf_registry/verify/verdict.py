@@ -13,15 +13,15 @@ from nqf_registry import cache
 from nqf_registry.layer import Layer
 from nqf_registry.verify.context import sizes_of
 from nqf_registry.verify.report import Report
-from nqf_registry.verify.source import source_hash
+from nqf_registry.verify.source import library_hash, source_hash
 from nqf_registry.verify.suite import SUITE, verify
 
 
 def verdict(layer: Layer) -> Report:
-    """The report of a layer at profile dev: measured at its first use, and read from the cache as long as nothing it rests on changes.
+    """The report of a layer at profile dev, measured at its first use and read from the cache until what it rests on changes.
 
-    What it rests on is the source of the class, its sizes, and the versions of the library, the suite and torch. A class whose source
-    cannot be read is verified each time.
+    That is the source of the class, its sizes, the library's own code, and the versions of the suite and of torch. A class
+    whose source cannot be read is verified each time.
 
     Args:
         layer: any layer.
@@ -44,7 +44,7 @@ def verdict(layer: Layer) -> Report:
 def fingerprint(layer: Layer, source: str) -> str:
     """The hash that a verdict is stored under."""
     parts = [source, type(layer).__qualname__, repr(sorted(sizes_of(layer).items())), repr(layer.claims)]
-    parts += [nqf_registry.__version__, SUITE, torch.__version__]
+    parts += [nqf_registry.__version__, library_hash(), SUITE, torch.__version__]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 

@@ -43,5 +43,7 @@ def check(context: Context) -> Check:
         advice="Look for 0/0, a logarithm of zero or a norm in a denominator.",
     )
     if outcome.raised and not outcome.failed:  # a layer that raises at W = 0 has no value there
-        return Check(NAME, FAIL, examples=max(1, outcome.examples), message=f"{context.layer.key}: {NAME} failed: {outcome.reason}")
+        return Check(
+            NAME, FAIL, examples=max(1, outcome.examples), message=f"{context.layer.key}: {NAME} failed: {outcome.reason}"
+        )
     return verdict

@@ -13,7 +13,7 @@ NAME = "minimality"
 
 
 def check(context: Context) -> Check:
-    """Runs the check. A split must survive every example to count, so that inputs on which two parts look alike prove nothing."""
+    """Runs the check; the residual is the smallest change of f, so it is at rounding where a neuron splits."""
     if not context.widths(2):
         return Check(NAME, VACUOUS, message="the width is 1: a symmetry inside one neuron does not make it a stack of units.")
     if not count_splits(context.layer):

@@ -29,7 +29,9 @@ def check(context: Context) -> Check:
         residual, worst = permutation_symmetry(setting, W, orders)
 
         def counterexample() -> dict:
-            small = simplify(W, draw.factor * setting.scale, lambda w: permutation_symmetry(setting, w, [orders[worst]])[0] > EQUAL)
+            small = simplify(
+                W, draw.factor * setting.scale, lambda w: permutation_symmetry(setting, w, [orders[worst]])[0] > EQUAL
+            )
             values = setting.values(torch.stack([small, small[:, orders[worst]]]))
             sample, output = divmod(int((values[0] - values[1]).abs().argmax()), values.shape[-1])
             found = {"permutation": orders[worst], "sample": sample, "output": output}

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nqf_registry.layer import declares
 from nqf_registry.quadratic_form import offset as declared_offset
+from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.verify.checks.structure_matrix import declared_part
 from nqf_registry.verify.context import Context
 from nqf_registry.verify.drive import Measurement
@@ -63,10 +64,14 @@ def check(context: Context) -> Check:
         order = "ε⁴" if claims.sign_symmetric else "ε³"
         holds = f"what the {name} expansion leaves out is O({order}), a slope of at least {required}"
         broken = "the slope of log |R| against log ε is {slope} (95 % interval {low} to {high}, {decades} decades)"
-    advice = "Compare with structure-matrix: a wrong A leaves slope 2, a missing g slope 1; a kink at zero leaves its own order."
+    advice = (
+        "Compare with structure-matrix: a wrong A leaves slope 2, a missing g slope 1; a kink at zero leaves its own order."
+    )
     verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice=advice)
     if not claims.exact and verdict.residual == float("inf"):
-        words = f"what the {name} expansion leaves out is zero to rounding below the length scale ({outcome.examples} examples)."
+        words = (
+            f"what the {name} expansion leaves out is zero to rounding below the length scale ({outcome.examples} examples)."
+        )
         verdict = Check(NAME, verdict.status, None, None, verdict.examples, words, bound="at least", details=verdict.details)
     elif decades and min(decades) < DECADES and verdict.status == "pass":
         context.notes[f"the remainder stands above rounding over {min(decades):.1f} decades of ε only"] = None
@@ -82,7 +87,10 @@ def expansion_of(context: Context, draw: Draw, setting: Setting) -> Expansion:
     layer, x = setting.layer, setting.x
     general = not layer.claims.zgz
     names = ("structure", "linear", "cross") if general else ("structure",)
-    if all(declares(layer, name) for name in names) and not general:
+    if general and all(declares(layer, name) for name in names):
+        form = quadratic_form(layer, x, torch.float64)
+        return lambda stacked: form.evaluate(layer.unstack(stacked))
+    if all(declares(layer, name) for name in names):
         structure, start = layer.structure(x), declared_offset(layer, x, torch.float64)  # type: ignore[attr-defined]
 
         def declared(stacked: Tensor) -> Tensor:

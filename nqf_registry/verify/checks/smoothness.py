@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -30,9 +32,12 @@ def check(context: Context) -> Check:
         where, kinks = max(tried, key=lambda pair: pair[1].worst[0])
         residual, what = kinks.worst
         data = {"where": where, "what": what}
-        numbers = {"sides": kinks.sides, "forms": kinks.forms[1:], "drift": kinks.drift}
+        numbers: dict[str, Any] = {"sides": kinks.sides, "forms": kinks.forms[1:], "drift": kinks.drift}
         return Measurement(
-            residual, KINK, counterexample=lambda: context.describe(draw, setting, weights_seed=draw.weights, **data, **numbers), details=data
+            residual,
+            KINK,
+            counterexample=lambda: context.describe(draw, setting, weights_seed=draw.weights, **data, **numbers),
+            details=data,
         )
 
     outcome = context.run(measure, every_width=True, samples=(4,), share=0.75)
@@ -55,7 +60,9 @@ def _rays(context: Context, draw: Draw, setting: Setting) -> list[tuple[str, Kin
     if setting.d > 1:
         second = (first + 1) % setting.d
         only, other = _on_neuron(a, first), _on_neuron(b, second)
-        found.append((f"along rays of neurons {first} and {second}, the others zero", smoothness(setting, setting.zero, only, other)))
+        found.append(
+            (f"along rays of neurons {first} and {second}, the others zero", smoothness(setting, setting.zero, only, other))
+        )
         start = base - _on_neuron(base, first)
         where = f"along rays of neuron {first} through zero, the others not zero"
         found.append((where, smoothness(setting, start, only, _on_neuron(b, first))))

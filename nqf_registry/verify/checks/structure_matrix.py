@@ -10,6 +10,7 @@ from torch import Tensor
 from nqf_registry.layer import declares
 from nqf_registry.verify.context import Context, parameter_name
 from nqf_registry.verify.drive import Measurement
+from nqf_registry.verify.matrix_free import measure_along, one_neuron_rays, too_large
 from nqf_registry.verify.measured import Measured
 from nqf_registry.verify.report import NOT_APPLICABLE, OBSERVED, UNDECIDED, Check
 from nqf_registry.verify.residuals.structure_matrix import Gap, compare
@@ -27,6 +28,8 @@ def check(context: Context) -> Check:
 
     def measure(draw: Draw) -> Measurement:
         setting = context.exact_setting(draw)
+        if too_large(setting):
+            return _matrix_free(context, draw, setting, declared)
         seen = context.measured(draw)
         gaps = _gaps(setting, seen, declared)
         asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
@@ -34,11 +37,18 @@ def check(context: Context) -> Check:
         said = _said(setting, part, gap)
         residual = gap.residual
         if asymmetry > AUTODIFF:
-            said = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)" + (f", and {said}" if residual > seen.error else "")
+            said = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)" + (
+                f", and {said}" if residual > seen.error else ""
+            )
             residual = max(residual, asymmetry)
-        details = {"part": part, "source": seen.source, "said": said} | {f"{name}_residual": g.residual for name, g in gaps.items()}
+        details = {"part": part, "source": seen.source, "said": said} | {
+            f"{name}_residual": g.residual for name, g in gaps.items()
+        }
         return Measurement(
-            residual, max(AUTODIFF, seen.error), counterexample=lambda: _counterexample(context, draw, setting, part, gap), details=details
+            residual,
+            max(AUTODIFF, seen.error),
+            counterexample=lambda: _counterexample(context, draw, setting, part, gap),
+            details=details,
         )
 
     if not declared:
@@ -50,7 +60,7 @@ def check(context: Context) -> Check:
         True,
         holds=f"the declared {', '.join(declared)} equal the measured ones at every width, sample and output",
         broken="{said} (relative error {residual}, measured by {source})",
-        advice="Ā is half the Hessian block of one neuron at zero; check factors of ½, transposes and the order of Kronecker factors.",
+        advice="Ā is half the Hessian block of one neuron at zero; check factors of ½, transposes and Kronecker factors.",
     )
 
 
@@ -94,8 +104,8 @@ def _said(setting: Setting, part: str, gap: Gap) -> str:
     sample, output, *indices = gap.place
     entry = f"[{', '.join(parameter_name(setting.layer, i) for i in indices)}]" if indices else ""
     return (
-        f"{_TITLES[part]}{entry} of sample {sample}, output {output} at width {setting.d} is declared {gap.declared:.6g} and measured "
-        f"{gap.measured:.6g}{_ratio(gap)}"
+        f"{_TITLES[part]}{entry} of sample {sample}, output {output} at width {setting.d} is declared "
+        f"{gap.declared:.6g} and measured {gap.measured:.6g}{_ratio(gap)}"
     )
 
 
@@ -112,7 +122,14 @@ def _ratio(gap: Gap) -> str:
 def _counterexample(context: Context, draw: Draw, setting: Setting, part: str, gap: Gap) -> dict[str, Any]:
     sample, output, *indices = gap.place
     entry = [parameter_name(setting.layer, i) for i in indices]
-    found = {"part": part, "sample": sample, "output": output, "entry": entry, "declared": gap.declared, "measured": gap.measured}
+    found = {
+        "part": part,
+        "sample": sample,
+        "output": output,
+        "entry": entry,
+        "declared": gap.declared,
+        "measured": gap.measured,
+    }
     return context.describe(draw, setting, **found)
 
 
@@ -122,7 +139,7 @@ def _derived(context: Context) -> Check:
     try:
         setting = context.exact_setting(draw)
         seen = context.measured(draw)
-    except Exception as reason:  # noqa: BLE001 - whatever the layer raises is reported
+    except Exception as reason:
         status = NOT_APPLICABLE if context.facts.finite is False else UNDECIDED
         return Check(NAME, status, message=f"no structure is declared, and none could be derived: {reason}")
     A = seen.expansion.diagonal
@@ -130,3 +147,40 @@ def _derived(context: Context) -> Check:
     what = "A = 0" if zero else f"A is {setting.p} × {setting.p} of rank {int(torch.linalg.matrix_rank(A, rtol=1e-9).max())}"
     message = f"no structure is declared; it was derived by {seen.source}: {what}."
     return Check(NAME, OBSERVED, examples=1, message=message, details={"source": seen.source, "derived": True})
+
+
+def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement:
+    """The same along random rays, for a layer whose p × p matrices are over the memory budget; B is not looked at."""
+    context.notes[f"A is {setting.p} × {setting.p}: it was compared along random rays of one neuron, not entry by entry"] = None
+    seen = measure_along(setting, one_neuron_rays(setting, context.seed + draw.weights))
+    own: Any = setting.layer
+    blocks = setting.layer.unstack(seen.rays)
+    size, s = setting.spread, setting.scale
+    gaps: dict[str, Gap] = {}
+    if "structure" in declared:
+        gaps["structure"] = compare(
+            own.structure(setting.x).evaluate(blocks).movedim(0, -1), seen.curvature.movedim(0, -1), size / s**2
+        )
+    if "linear" in declared:
+        given = own.linear(setting.x)
+        slopes = [
+            torch.einsum("nkp,qp->qnk", g.flatten(2).to(torch.float64), blocks[name][..., 0].flatten(1))
+            for name, g in given.items()
+        ]
+        total = torch.stack(slopes).sum(0) if slopes else torch.zeros_like(seen.slope)
+        gaps["linear"] = compare(total.movedim(0, -1), seen.slope.movedim(0, -1), size / s)
+    if "offset" in declared:
+        gaps["offset"] = compare(declared_part(setting, "offset", setting.offset), setting.offset, size)
+    asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
+    part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
+    sample, output = gap.place[:2]
+    said = (
+        f"{_TITLES[part]} of sample {sample}, output {output} is {gap.declared:.6g} along a ray and measured {gap.measured:.6g}"
+    )
+    data = {"part": part, "sample": sample, "output": output, "declared": gap.declared, "measured": gap.measured}
+    return Measurement(
+        max(gap.residual, asymmetry),
+        seen.error,
+        counterexample=lambda: context.describe(draw, setting, **data),
+        details={"part": part, "source": seen.source, "said": said + _ratio(gap)},
+    )

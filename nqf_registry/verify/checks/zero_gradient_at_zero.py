@@ -26,7 +26,9 @@ def check(context: Context) -> Check:
         if seen.autodiff is None:
             context.notes[f"the gradient by a zero neuron is from differences: autodiff refused ({seen.refusal})"] = None
         elif not trusted and seen.differences <= DIFFERENCES:
-            context.notes["autodiff and finite differences disagree on the gradient by a zero neuron; differences decide"] = None
+            context.notes["autodiff and finite differences disagree on the gradient by a zero neuron; differences decide"] = (
+                None
+            )
         residual, tolerance = (seen.autodiff or 0.0, EQUAL) if trusted else (seen.differences, DIFFERENCES)
 
         def counterexample() -> dict:
@@ -37,7 +39,9 @@ def check(context: Context) -> Check:
             small = simplify(W, draw.factor * setting.scale, fails)
             small[:, neuron] = 0
             again = zero_gradient(setting, small, neuron, directions)
-            return context.describe(draw, setting, small, neuron=neuron, parameter=parameter_name(setting.layer, again.parameter))
+            return context.describe(
+                draw, setting, small, neuron=neuron, parameter=parameter_name(setting.layer, again.parameter)
+            )
 
         source = "autodiff" if trusted else "one-sided differences"
         return Measurement(residual, tolerance, counterexample=counterexample, details={"source": source, "neuron": neuron})
@@ -50,5 +54,5 @@ def check(context: Context) -> Check:
         context.layer.claims.zgz,
         holds="the gradient by a neuron vanishes where that neuron is zero, with the others at random values",
         broken="the gradient by neuron {neuron} at zero is {residual} of |f(W) − f(0)| / |W| ({source})",
-        advice="Claim zgz=False and declare linear(x) and cross(x), or look for φ(0) ≠ 0, a bias, or a normalisation over neurons.",
+        advice="Claim zgz=False and declare linear(x) and cross(x), or look for φ(0) ≠ 0, a bias, a sum over neurons inside.",
     )

@@ -20,7 +20,8 @@ class Repetition:
     """What repeating a call shows.
 
     Attributes:
-        residual: max |f − f'| / max |f| over repeated calls, one of them after a call at other weights; 0 where they are bit-equal.
+        residual: max |f − f'| / max |f| over repeated calls, one of them after a call at other weights; 0 where they are
+            bit-equal.
         replicas: the same between calls one by one and one call with a replica axis.
         changed: what the calls changed: W, x, a random state, a global setting.
     """
@@ -93,7 +94,7 @@ def _same(W: Any, kept: Any) -> bool:
 
 
 def _gap(a: Tensor, b: Tensor) -> float:
-    """max |a − b| / max |a|; nan at the same places counts as equal, elsewhere as infinitely different."""
+    """Max |a − b| / max |a|; nan at the same places counts as equal, elsewhere as infinitely different."""
     if a.shape != b.shape or not torch.equal(a.isnan(), b.isnan()):
         return float("inf")
     gap = torch.where(a == b, torch.zeros_like(a), (a - b).abs()).nan_to_num(0.0, posinf=float("inf"))

@@ -16,7 +16,8 @@ def finiteness(setting: Setting, W: Tensor) -> tuple[int, str]:
         W: weights (p, d).
 
     Returns:
-        How many of the values at W = 0, at W, at W / 10⁶ and at W with each neuron zero in turn are not finite, and where the first one is.
+        How many of the values at W = 0, at W, at W / 10⁶ and at W with each neuron zero in turn are not finite, and where the
+        first one is.
     """
     points, names = [setting.zero, 1e-6 * W, W], ["at W = 0", "near W = 0", "at W"]
     for neuron in range(setting.d):

@@ -1,7 +1,8 @@
 """Whether a declared neuron is a stack of smaller units that are interchangeable across all neurons.
 
-A neuron splits if every block has an axis that cuts into m parts, such that exchanging part a of one neuron with part b of the same
-or of another neuron, in all blocks at once, leaves f alone. A symmetry inside one neuron only, like a ↔ b in (a·x)(b·x), does not count.
+A neuron splits if every block has an axis that cuts into m parts, such that exchanging part a of one neuron with part b of
+the same or of another neuron, in all blocks at once, leaves f alone. A symmetry inside one neuron only, like a ↔ b in
+(a·x)(b·x), does not count.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Split:
     members: Tensor
 
     def __str__(self) -> str:
-        where = ", ".join(f"{name} along axis {axis}" + (" (interleaved)" if how == "interleaved" else "") for name, axis, how in self.cuts)
+        where = ", ".join(
+            f"{name} along axis {axis}" + (" (interleaved)" if how == "interleaved" else "") for name, axis, how in self.cuts
+        )
         return f"{self.parts} parts: {where}"
 
 
@@ -82,7 +85,8 @@ def minimality(setting: Setting, W: Tensor, fresh: Tensor) -> tuple[float, Split
         fresh: other weights (p, d), to see that f depends on what is exchanged.
 
     Returns:
-        The smallest over the splits of the largest change over its exchanges, and that split; (inf, None) where none can be judged.
+        The smallest over the splits of the largest change over its exchanges, and that split; (inf, None) where none can be
+        judged.
     """
     best: tuple[float, Split | None] = (float("inf"), None)
     for split in islice(splits(setting.layer), MOST):

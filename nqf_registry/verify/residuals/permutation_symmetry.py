@@ -11,7 +11,7 @@ from nqf_registry.verify.setting import Setting
 
 
 def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[int]]) -> tuple[float, int]:
-    """max |f(Wσ) − f(W)| over the permutations, samples and outputs, relative to how far f moves from f(0).
+    """Max |f(Wσ) − f(W)| over the permutations, samples and outputs, relative to how far f moves from f(0).
 
     Args:
         setting: the layer and its inputs.
@@ -26,7 +26,7 @@ def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[
 
 
 def changes(setting: Setting, W: Tensor, moved: Tensor) -> Tensor:
-    """Relative change of f between W (p, d) and each of moved (m, p, d): (m,). Measured rounding is taken off; nan stays nan."""
+    """Relative change of f between W (p, d) and each of moved (m, p, d), as (m,); measured rounding is taken off."""
     values = setting.values(torch.cat([W[None], moved]))
     size = torch.maximum(setting.spread, (values[0] - setting.offset).abs().nan_to_num(0.0))  # (n, k); f(0) may be a hole
     rounding = 16 * float(setting.rounding(W.abs().amax().clamp_min(1e-300)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log10
+from typing import Any
 
 import torch
 from scipy import stats
@@ -61,21 +62,21 @@ def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor) -> Slo
     if keep < 4:
         slope = float((log_gap[0] - log_gap[-1]) / (log_size[0] - log_size[-1]))
         return Slope(slope, None, None, decades, largest)
-    fit = stats.linregress(log_size.numpy(), log_gap.numpy())
+    fit: Any = stats.linregress(log_size.numpy(), log_gap.numpy())
     half = float(stats.t.ppf(0.975, keep - 2)) * float(fit.stderr)
     slope = float(fit.slope)
     return Slope(slope, slope - half, slope + half, decades, largest)
 
 
 def _both(setting: Setting, expansion: Expansion, sizes: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
-    """f and its expansion at every size along every ray: (J, q, n, k) each."""
+    """Values of f and of its expansion at every size along every ray: (J, q, n, k) each."""
     points = torch.einsum("j,qpd->jqpd", sizes, rays).flatten(0, 1)
     value = setting.values(points)
     return value.unflatten(0, (len(sizes), len(rays))), expansion(points).unflatten(0, (len(sizes), len(rays)))
 
 
 def _largest(setting: Setting, expansion: Expansion, rays: Tensor) -> float:
-    """max |R| / (|f| + |f(0)| + |expansion|) at sizes from 2⁻⁸ to 2¹⁶ length scales, where f is finite."""
+    """Max |R| / (|f| + |f(0)| + |expansion|) at sizes from 2⁻⁸ to 2¹⁶ length scales, where f is finite."""
     sizes = setting.scale * 2.0 ** torch.arange(-8, 17, 2, dtype=torch.float64)
     value, model = _both(setting, expansion, sizes, rays[:2])
     sum_of = value.abs() + model.abs() + setting.offset.abs()
@@ -86,7 +87,7 @@ def _largest(setting: Setting, expansion: Expansion, rays: Tensor) -> float:
 
 
 def quadratic_polynomial(setting: Setting, starts: Tensor, steps: Tensor) -> float:
-    """How far f is from a polynomial of degree two: third differences along lines, which vanish for those and for nothing else smooth.
+    """How far f is from a polynomial of degree two, the only smooth functions whose third differences along lines vanish.
 
     No derivative enters, so it holds for functions that autodiff misreads.
 

@@ -10,7 +10,7 @@ from nqf_registry.verify.setting import Setting
 
 
 def sign_symmetry(setting: Setting, W: Tensor) -> tuple[float, int]:
-    """max over neurons of |f(…, −w_i, …) − f(W)|, relative to how far f moves from f(0).
+    """Max over neurons of |f(…, −w_i, …) − f(W)|, relative to how far f moves from f(0).
 
     Args:
         setting: the layer and its inputs.

@@ -1,7 +1,8 @@
 """One-sided derivatives up to order three: they must agree from both sides, and be forms of their degree in the direction.
 
 Rays alone are not enough: max_i q_i(W) with quadratic q_i is even along every ray, and no quadratic form. So order one must be
-additive, order two obey the parallelogram law, and order three the third difference C(a+2b) − 3C(a+b) + 3C(a) − C(a−b) = 6 C(b).
+additive, order two obey the parallelogram law, and order three have the third difference
+C(a+2b) − 3C(a+b) + 3C(a) − C(a−b) = 6C(b).
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class _Look:
 def smoothness(setting: Setting, base: Tensor, a: Tensor, b: Tensor) -> Kinks:
     """Fits f along a, b, a+b, a−b and a+2b from a base point.
 
-    A violation counts if it persists when the fit draws four times closer: a kink does. What a fit of low degree leaves does not,
-    nor a kink elsewhere that only the longer fit reaches, nor a fractional power above three, which is smooth enough.
+    A violation counts if it persists when the fit draws four times closer: a kink does. What a fit of low degree leaves does
+    not, nor a kink elsewhere that only the longer fit reaches, nor a fractional power above three, which is smooth enough.
 
     Args:
         setting: the layer and its inputs.
@@ -83,7 +84,9 @@ def smoothness(setting: Setting, base: Tensor, a: Tensor, b: Tensor) -> Kinks:
 
 def _look(setting: Setting, base: Tensor, rays: Tensor, reach: float) -> _Look:
     far, near = jets(setting, base, rays, reach), jets(setting, base, rays, reach / 4)
-    finite = (near.plus.isfinite() & near.minus.isfinite() & far.plus.isfinite() & far.minus.isfinite()).flatten(1).all(1)  # by ray
+    finite = (
+        (near.plus.isfinite() & near.minus.isfinite() & far.plus.isfinite() & far.minus.isfinite()).flatten(1).all(1)
+    )  # by ray
     found = torch.zeros(3, 4, dtype=torch.float64)
     if not finite.any():
         return _Look(found, 0.0, 0)
@@ -115,5 +118,3 @@ def _form(order: int, c: Tensor) -> Tensor:
     if order == 3:
         return c[4] - 3 * c[2] + 3 * c[0] - c[3] - 6 * c[1]
     return torch.zeros_like(c[0])
-
-

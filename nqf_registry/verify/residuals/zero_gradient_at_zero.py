@@ -15,7 +15,6 @@ from nqf_registry.verify.jets import Jets, jets
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.tolerances import DIFFERENCES
 
-
 REACHES = (2.0**-8, 2.0**-12)
 
 
@@ -66,10 +65,12 @@ def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Ten
         f = setting.neuron_function(base, neuron)
         with sdpa_kernel(SDPBackend.MATH):
             gradient = setting.scale * torch.func.jacrev(f)(torch.zeros(setting.p, dtype=torch.float64)).detach()  # (n, k, p)
-    except Exception as error:  # noqa: BLE001 - a layer may refuse autodiff in any way; differences remain
+    except Exception as error:
         return ZeroGradient(differences, None, float("nan"), f"{type(error).__name__}: {error}".splitlines()[0][:200], 0)
     relative = gradient.abs() / setting.spread[..., None]
-    gap = ((slopes - torch.einsum("nkp,qp->qnk", gradient, directions)).abs() - fitted.rounding[1]).clamp_min(0) / setting.spread
+    gap = ((slopes - torch.einsum("nkp,qp->qnk", gradient, directions)).abs() - fitted.rounding[1]).clamp_min(
+        0
+    ) / setting.spread
     worst = relative.flatten(0, 1).amax(0) if relative.isfinite().all() else torch.zeros(1)
     return ZeroGradient(differences, float(relative.max()), float(gap.max()), "", int(worst.argmax()))
 
