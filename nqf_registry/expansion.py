@@ -54,7 +54,7 @@ def expand(layer: Layer, x: Inputs, method: Method = "forward-over-reverse", ste
         layer: any layer.
         x: inputs with leading axis n; a few samples are enough, the cost is n · k · p².
         method: "forward-over-reverse", "reverse-over-reverse" or "finite-difference".
-        step: the step of the differences; by default a thousandth of :func:`length_scale`.
+        step: the step of the differences; by default 1/128 of :func:`length_scale`, where rounding and truncation meet.
 
     Returns:
         The expansion, dense.
@@ -72,7 +72,7 @@ def expand(layer: Layer, x: Inputs, method: Method = "forward-over-reverse", ste
     with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
         value = f(zero)
         if method == "finite-difference":
-            h = step if step is not None else 1e-3 * length_scale(layer, x)
+            h = step if step is not None else 2**-7 * length_scale(layer, x)
             slope, hessian = _differences(layer, x, p, h)
         else:
             slope = torch.func.jacrev(f)(zero)[..., :p]  # (n, k, p)

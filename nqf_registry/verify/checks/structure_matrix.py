@@ -26,12 +26,14 @@ def check(context: Context) -> Check:
     """Runs the check at every width and several inputs; a layer that declares nothing is told what was derived."""
     declared = [name for name in PARTS if declares(context.layer, name)]
 
-    def measure(draw: Draw) -> Measurement:
+    def measure(draw: Draw) -> Measurement | None:
         setting = context.exact_setting(draw)
         if too_large(setting):
             return _matrix_free(context, draw, setting, declared)
         seen = context.measured(draw)
         gaps = _gaps(setting, seen, declared)
+        if not gaps:
+            return None
         asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
         part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
         said = _said(setting, part, gap)
@@ -94,7 +96,8 @@ def _gaps(setting: Setting, seen: Measured, declared: list[str]) -> dict[str, Ga
         "cross": (expansion.cross, size / s**2),
         "offset": (expansion.offset, size),
     }
-    return {name: compare(declared_part(setting, name, measured[name][0]), *measured[name]) for name in declared}
+    here = [name for name in declared if name != "cross" or setting.d > 1]  # a single neuron has no other to be coupled to
+    return {name: compare(declared_part(setting, name, measured[name][0]), *measured[name]) for name in here}
 
 
 _TITLES = {"structure": "Ā", "linear": "g", "cross": "B", "offset": "f(0)"}

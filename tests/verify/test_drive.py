@@ -1,0 +1,110 @@
+"""Hypothesis draws and shrinks; what was seen is kept, whatever happens."""
+
+import random
+
+import numpy
+import pytest
+
+from nqf_registry.verify.drive import Measurement, drive
+from nqf_registry.verify.setting import Undecided
+from nqf_registry.verify.strategies import Draw, draws, gaussian_weights, permutations, simplify
+
+
+def run(measure, first=(), examples=30, seed=0, seconds=60.0):
+    return drive(measure, draws(1, (1, 2, 3, 5), 4), list(first), examples, seconds, seed)
+
+
+def test_the_worst_of_all_examples_is_kept():
+    seen = []
+
+    def measure(draw):
+        seen.append(draw.weights)
+        return Measurement(draw.weights * 1e-9, 1.0)
+
+    outcome = run(measure)
+    assert not outcome.failed and outcome.examples == len(seen) == 30
+    assert outcome.worst.residual == pytest.approx(max(seen) * 1e-9)
+
+
+def test_a_failure_shrinks_to_the_smallest_width_and_seed():
+    outcome = run(lambda draw: Measurement(float(draw.width >= 3 and draw.weights >= 10), 0.0, details={"draw": draw}))
+    assert outcome.failed
+    shrunk = outcome.worst.details["draw"]
+    assert (shrunk.width, shrunk.weights, shrunk.inputs, shrunk.samples) == (3, 10, 0, 4)
+
+
+def test_first_examples_are_measured_and_their_failures_kept():
+    only = Draw(width=5, weights=123456789)  # weights that hypothesis never draws
+    outcome = run(lambda draw: Measurement(float(draw == only), 0.0, details={"draw": draw}), first=[only])
+    assert outcome.failed and outcome.worst.details["draw"] == only
+
+
+def test_nan_fails_whatever_the_bound():
+    for at_least in (False, True):
+        assert Measurement(float("nan"), 1.0, at_least).failed
+        assert run(lambda draw, a=at_least: Measurement(float("nan"), 1.0, a)).failed
+
+
+def test_the_same_seed_draws_the_same():
+    def trace(seed):
+        seen = []
+        run(lambda draw: seen.append(draw) or Measurement(0.0, 1.0), seed=seed)
+        return seen
+
+    assert trace(1) == trace(1) != trace(2)
+
+
+def test_a_draw_that_does_not_apply_is_not_counted():
+    outcome = run(lambda draw: None)
+    assert outcome.examples == 0 and outcome.worst is None and outcome.reason is None
+
+
+def test_an_exception_is_a_reason():
+    def broken(draw):
+        raise ValueError("what the layer\nsaid")
+
+    outcome = run(broken)
+    assert outcome.reason == "ValueError: what the layer said" and outcome.raised and outcome.examples == 0
+
+    def refusing(draw):
+        raise Undecided("too large")
+
+    outcome = run(refusing)
+    assert outcome.reason == "too large" and not outcome.raised
+
+
+def test_time_runs_out():
+    outcome = run(lambda draw: Measurement(0.0, 1.0), seconds=-1.0)
+    assert outcome.stopped and outcome.examples == 0
+
+
+def test_other_generators_are_left_alone():
+    random.seed(3)
+    numpy.random.seed(3)
+    before = random.getstate(), numpy.random.get_state()[1].copy()
+    run(lambda draw: Measurement(random.random() * 0, 1.0))
+    assert (numpy.random.get_state()[1] == before[1]).all()
+
+
+def test_exchanges_of_neighbours_are_all_there():
+    import torch
+
+    orders = permutations(4, torch.Generator().manual_seed(0))
+    assert orders[:3] == [[1, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]] and sorted(orders[3]) == [0, 1, 2, 3]
+    assert permutations(1, torch.Generator()) == []
+
+
+def test_weights_are_short_numbers_and_never_zero():
+    import torch
+
+    W = gaussian_weights(50, 50, 0.25, torch.Generator().manual_seed(0))
+    assert (W != 0).all() and ((W * 64).round() == (W * 64)).all()
+    assert W.std() == pytest.approx(0.25, rel=0.1)
+
+
+def test_simplify_keeps_only_what_fails():
+    import torch
+
+    W = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    small = simplify(W, 1.0, lambda w: bool(w[2, 3] != 0))
+    assert (small != 0).sum() == 1 and small[2, 3] != 0

@@ -1,0 +1,61 @@
+"""The verdict at first use: measured once, cached, and stale as soon as what it rests on changes."""
+
+import pytest
+
+import nqf_registry as nqf
+from nqf_registry.verify.source import source_files, source_hash
+from nqf_registry.verify.verdict import fingerprint, verdict
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts the verifications that verdict makes."""
+    import importlib
+
+    module = importlib.import_module("nqf_registry.verify.verdict")
+    calls = []
+    real = module.verify
+    monkeypatch.setattr(module, "verify", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
+    return calls
+
+
+def test_the_second_use_reads_the_cache(fresh_cache, counted):
+    layer = nqf.default_registry().get("quadratic-network")
+    first, second = verdict(layer), verdict(layer)
+    assert len(counted) == 1
+    assert not first.cached and second.cached and "cached" in second.line()
+    assert second.to_dict() == {**first.to_dict(), "cached": True}
+    assert list(fresh_cache.glob("verdicts/quadratic-network-*.json"))
+
+
+def test_other_sizes_are_another_verdict(fresh_cache, counted):
+    registry = nqf.default_registry()
+    verdict(registry.get("quadratic-network"))
+    verdict(registry.get("quadratic-network", width=3))
+    assert len(counted) == 2
+
+
+def test_an_edited_source_is_another_verdict(fresh_cache, counted, write, layer_source):
+    source = layer_source("edited")
+    path = write("edited.py", source)
+    assert verdict(nqf.Registry.load(plugins=[path]).get("edited")).classification == "exact-nqf"
+    path.write_text(source.replace("** 2", "** 3"))
+    assert verdict(nqf.Registry.load(plugins=[path]).get("edited")).leading_order == 3
+    assert len(counted) == 2
+
+
+def test_a_damaged_cache_is_measured_again(fresh_cache, counted):
+    layer = nqf.default_registry().get("quadratic-network")
+    verdict(layer)
+    for text in ("{", "{}", "[]", "null", '{"checks": 3}'):
+        next(fresh_cache.glob("verdicts/*.json")).write_text(text)
+        assert verdict(layer).passed
+    assert len(counted) == 6
+
+
+def test_the_hash_covers_the_file_of_the_class():
+    layer = nqf.default_registry().get("quadratic-network")
+    assert [path.name for path in source_files(layer)] == ["quadratic_network.py"]
+    source = source_hash(layer)
+    assert fingerprint(layer, source) != fingerprint(layer, source + "x")
+    assert fingerprint(layer, source) != fingerprint(layer.resized(3), source)
