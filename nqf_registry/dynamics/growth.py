@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor
 
+from nqf_registry.dynamics.eigenpairs import top_eigenpairs
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import cast
 from nqf_registry.quadratic_form import quadratic_form
 
 Cotangent = Callable[[Tensor, Tensor], Tensor]
 
-SMALL = 32  # up to this size the dense eigensolver is the faster one
 PROBE = 2.0**-20  # size of the weights at which the linear map is read; a power of two scales without rounding
 
 
@@ -40,24 +39,40 @@ class GrowthRates:
         rates: eigenvalues λ of Y, descending, (k,); W grows as e^{λt}, z as e^{2λt}, with t = rate × step.
         modes: their unit eigenvectors by block, (k, *shape) for a layer; (k, *shape, d) for a
             composition, whose neurons differ.
+        whole: whether a mode spans all neurons, as a composition's does.
     """
 
     rates: Tensor
     modes: dict[str, Tensor]
+    whole: bool = False
 
     def order_parameter(self, W: dict[str, Tensor], mode: int = 0) -> Tensor:
-        """The order parameter z = eᵀ M e of one mode, (R,) for weights with a leading replica axis.
+        """The order parameter z = eᵀ M e of one mode: one number, or (R,) for weights with a leading replica axis.
 
         For a composition, whose mode spans all its weights, the squared overlap with the mode.
+
+        Raises:
+            InvalidInput: the weights are not those of the modes' subject, or there is no such mode.
         """
+        if not 0 <= mode < len(self.rates):
+            raise InvalidInput(f"mode must be one of the {len(self.rates)} modes, 0 to {len(self.rates) - 1}; got {mode!r}.")
+        if set(W) != set(self.modes):
+            raise InvalidInput(f"the modes have the blocks {', '.join(self.modes)}; the weights have {', '.join(W)}.")
         total: Any = 0.0
-        whole = all(self.modes[name].ndim == block.ndim for name, block in W.items())
+        axes = set()
         for name, block in W.items():
             e = self.modes[name][mode].to(block)
-            axes = list(range(e.ndim))
-            dims: Any = ([a + 1 for a in axes], axes)
-            total = total + torch.tensordot(block, e, dims=dims)  # (R, d), or (R,)
-        return total.square() if whole else total.square().sum(-1)
+            shape = tuple(block.shape) if self.whole else tuple(block.shape[:-1])
+            extra = len(shape) - e.ndim
+            if extra not in (0, 1) or shape[extra:] != tuple(e.shape):
+                wanted = ", ".join([*map(str, e.shape), *([] if self.whole else ["d"])])
+                raise InvalidInput(f"block {name!r} must be ({wanted}), or (R, {wanted}); got {tuple(block.shape)}.")
+            axes.add(extra)
+            dims: Any = ([a + extra for a in range(e.ndim)], list(range(e.ndim)))
+            total = total + torch.tensordot(block, e, dims=dims)  # (R, d), or (R,) of the whole
+        if len(axes) > 1:
+            raise InvalidInput("some blocks have a leading replica axis and some have none; give it to all, or to none.")
+        return total.square() if self.whole else total.square().sum(-1)
 
 
 class GrowthOperator:
@@ -76,7 +91,7 @@ class GrowthOperator:
     """
 
     def __init__(self, subject: Any, x: Any, y: Tensor, cotangent: Cotangent = squared_cotangent, chunk: int = 65536) -> None:
-        self.x, self.y = cast(x, torch.float64), y.double()
+        self.x, self.y = cast({name: t.detach() for name, t in x.items()}, torch.float64), y.detach().double()
         self.subject, self.cotangent, self.chunk = subject, cotangent, chunk
         self.device = y.device
         width = getattr(subject, "width", None)
@@ -134,33 +149,6 @@ class GrowthOperator:
         return abs(float(vector @ self.matvec(vector, 2 * PROBE)) - rate) <= 0.1 * abs(rate)
 
 
-def top_eigenpairs(
-    matvec: Callable[[np.ndarray], np.ndarray], size: int, k: int, tolerance: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest eigenvalues of a symmetric map, descending, and their eigenvectors as columns (size, k)."""
-    k = min(k, size)
-    if size <= max(SMALL, k + 1):
-        matrix = np.stack([matvec(e) for e in np.eye(size)], 1)
-        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-        return values[::-1][:k], vectors[:, ::-1][:, :k]
-    start = np.random.default_rng(0).standard_normal(size)
-    if not np.any(matvec(start)):  # the map is zero, which ARPACK takes for an error
-        return np.zeros(k), np.eye(size)[:, :k]
-    operator: Any = LinearOperator((size, size), matvec=matvec, dtype=np.float64)  # pyright: ignore[reportCallIssue]
-    try:
-        solve: Any = eigsh  # its stubs take no tolerance between 0 and 1
-        values, vectors = solve(operator, k=k, which="LA", v0=start, tol=tolerance)
-    except ArpackNoConvergence as error:
-        values, vectors = error.eigenvalues, error.eigenvectors
-        if len(values) < k:
-            raise InvalidInput(
-                f"the {k} fastest modes are too close together to be told apart ({len(values)} converged); ask for "
-                f"another number."
-            ) from None
-    order = np.argsort(values)[::-1]
-    return values[order], vectors[:, order]
-
-
 def growth_rates(
     layer: Any, data: Any, k: int = 1, cotangent: Cotangent = squared_cotangent, tolerance: float = 0.0, chunk: int = 65536
 ) -> GrowthRates:
@@ -187,14 +175,16 @@ def growth_rates(
         >>> nqf.growth_rates(layer, data, k=2).rates  # (4/2) (1 · diag(1, 0) + 0.5 · diag(0, 4))
         tensor([4., 2.], dtype=torch.float64)
     """
-    if not isinstance(k, int) or k < 1:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise InvalidInput(f"k must be a positive number of modes, got {k!r}.")
     operator = GrowthOperator(layer, data.x, data.y, cotangent, chunk)
-    values, vectors = top_eigenpairs(operator.matvec, operator.size, k, tolerance)
+    values, vectors = top_eigenpairs(operator.matvec, operator.size, int(k), tolerance)
     rates = [float(v) if operator.quadratic(vectors[:, i], float(v)) else 0.0 for i, v in enumerate(values)]
     parts = [operator.blocks(vectors[:, i]) for i in range(vectors.shape[1])]
     return GrowthRates(
-        torch.tensor(rates, dtype=torch.float64), {name: torch.stack([p[name] for p in parts]) for name in operator.shapes}
+        torch.tensor(rates, dtype=torch.float64),
+        {name: torch.stack([p[name] for p in parts]) for name in operator.shapes},
+        operator.neurons is None,
     )
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import nqf_registry as nqf
-from nqf_registry.dynamics.growth import GrowthOperator, top_eigenpairs
+from nqf_registry.dynamics.eigenpairs import top_eigenpairs
+from nqf_registry.dynamics.growth import GrowthOperator
 from nqf_registry.errors import InvalidInput
 from nqf_registry.train.losses import LOSSES
 
@@ -131,6 +132,23 @@ def test_the_order_parameter_is_the_projection_of_m():
         assert growth.order_parameter(W, mode).tolist() == pytest.approx([z, 4 * z], rel=1e-12)
 
 
+def test_weights_without_replicas_have_one_order_parameter():
+    layer = REGISTRY.get("two-layer-mlp", n_in=4, n_out=2)
+    growth = nqf.growth_rates(layer, some(layer), 2)
+    W = layer.random(torch.Generator().manual_seed(0), dtype=torch.float64)
+    alone, among = growth.order_parameter(W), growth.order_parameter({name: block[None] for name, block in W.items()})
+    assert alone.shape == () and float(alone) == pytest.approx(float(among[0]), rel=1e-12)
+    for wrong, message in (
+        ({"u": W["u"]}, "the weights have u"),
+        ({**W, "v": W["v"][:1]}, "block 'v' must be"),
+        ({**W, "v": W["v"][None]}, "some blocks have a leading replica axis"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            growth.order_parameter(wrong)
+    with pytest.raises(InvalidInput, match="mode must be one of the 2 modes"):
+        growth.order_parameter(W, 2)
+
+
 def test_the_operator_is_symmetric():
     layer = REGISTRY.get("multi-head-attention")
     data = some(layer)
@@ -145,6 +163,46 @@ def test_eigenpairs_against_dense():
     values, vectors = top_eigenpairs(lambda v: matrix @ v, 80, 4)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[::-1][:4], rtol=1e-10)
     np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_copy_of_a_repeated_eigenvalue_is_found(seed):
+    """Spectra with multiplicities of every kind, against what they were made of."""
+    random = np.random.default_rng(seed)
+    size = int(random.integers(150, 300))
+    spectra = [
+        np.repeat(random.standard_normal(size), random.integers(1, 12, size))[:size],
+        np.concatenate([np.full(9, 2.0), np.full(7, 2 - 1e-4), -random.random(size - 16)]),
+        np.concatenate([np.ones(5), np.zeros(size - 5)]),  # low rank
+        -np.repeat(random.random(size), 8)[:size] - 1,  # nothing grows
+    ]
+    values = spectra[seed % 4]
+    q = np.linalg.qr(random.standard_normal((size, size)))[0]
+    matrix = q * values @ q.T
+    for k in (2, 8, 14):
+        found, vectors = top_eigenpairs(lambda v: matrix @ v, size, k)
+        np.testing.assert_allclose(found, np.sort(values)[::-1][:k], atol=1e-9)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-8)
+        np.testing.assert_allclose(matrix @ vectors, vectors * found, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("key", "sizes"),
+    [
+        ("multi-head-attention", {"dim": 6, "d_v": 8, "d_k": 3, "n_out": 2, "width": 3}),
+        ("multi-head-attention", {"dim": 9, "d_v": 10, "d_k": 4, "n_out": 1, "width": 2}),
+        ("query-key-attention", {"dim": 12, "d_k": 5, "n_out": 1}),
+    ],
+)
+def test_the_multiplicities_of_attention_are_all_there(key, sizes):
+    layer = REGISTRY.get(key, **sizes)
+    data = some(layer, 60)
+    data = nqf.Data(data.x, data.y.sign())
+    expected = torch.linalg.eigvalsh(dense(layer, data)).flip(0)
+    for k in (2, 5, 8):
+        np.testing.assert_allclose(
+            nqf.growth_rates(layer, data, k).rates, expected[:k], atol=1e-9 * float(expected.abs().max())
+        )
 
 
 def test_half_saturation_is_the_first_record_at_half():
