@@ -43,9 +43,9 @@ def test_one_seed_one_report(units, phi):
         data = nqf.verify(units("phi", phi, slope=1.0), seed=seed).to_dict()
         return {name: value for name, value in data.items() if name != "seconds"}
 
-    assert measured(0) == measured(0)
-    assert measured(0)["classification"] == measured(5)["classification"]
-    assert measured(0) != measured(5)
+    first, other = measured(0), measured(5)
+    assert first == measured(0) != other
+    assert first["classification"] == other["classification"]
 
 
 def test_text_names_the_numbers_and_the_next_step(units):
