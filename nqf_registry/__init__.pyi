@@ -23,6 +23,7 @@ from nqf_registry.errors import UnknownKey as UnknownKey
 from nqf_registry.errors import WorkFailed as WorkFailed
 from nqf_registry.expansion import Expansion as Expansion
 from nqf_registry.expansion import expand as expand
+from nqf_registry.fixed_weights import fixed_normal as fixed_normal
 from nqf_registry.hookspecs import hookimpl as hookimpl
 from nqf_registry.layer import Claims as Claims
 from nqf_registry.layer import Layer as Layer
@@ -36,6 +37,7 @@ from nqf_registry.structure import Structure as Structure
 from nqf_registry.structure import dense as dense
 from nqf_registry.structure import quadratic as quadratic
 from nqf_registry.structure import rows as rows
+from nqf_registry.tokens import as_tokens as as_tokens
 from nqf_registry.train.data import Data as Data
 from nqf_registry.train.data import load_data as load_data
 from nqf_registry.train.digits import digits as digits

@@ -98,12 +98,7 @@ class MultiHeadAttention(nqf.Layer):
         Raises:
             nqf.InvalidInput: the table has another number of columns.
         """
-        if features.shape[1] != self.tokens * self.dim:
-            raise nqf.InvalidInput(
-                f"{self.key} reads tokens · dim = {self.tokens} · {self.dim} features as tokens; the data has "
-                f"{features.shape[1]}. Set tokens and dim to match, for an image of r × r pixels tokens=r and dim=r."
-            )
-        X = features.reshape(len(features), self.tokens, self.dim)
+        X = nqf.as_tokens(self, features, self.tokens, self.dim)
         return {"X": X, "x": X.mean(1)}
 
 

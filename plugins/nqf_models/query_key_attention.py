@@ -1,8 +1,6 @@
 """Attention heads that train queries and keys only; values and readout are one fixed vector per output."""
 
-import random
 from dataclasses import dataclass
-from functools import lru_cache
 from math import sqrt
 
 import torch
@@ -91,7 +89,7 @@ class QueryKeyAttention(nqf.Layer):
 
     def readout(self, like):
         """The fixed c, (dim, n_out), with the dtype and on the device of a tensor."""
-        return _readout(self.readout_seed, self.dim, self.n_out, like.dtype, like.device)
+        return nqf.fixed_normal(self.readout_seed, (self.dim, self.n_out), 1 / sqrt(self.dim), like)
 
     def forward(self, W, x):
         """All heads and samples at once, (n, n_out); keys of single tokens are never formed."""
@@ -116,22 +114,8 @@ class QueryKeyAttention(nqf.Layer):
         Raises:
             nqf.InvalidInput: the table has another number of columns.
         """
-        if features.shape[1] != self.tokens * self.dim:
-            raise nqf.InvalidInput(
-                f"{self.key} reads tokens · dim = {self.tokens} · {self.dim} features as tokens; the data has "
-                f"{features.shape[1]}. Set tokens and dim to match, for an image of r × r pixels tokens=r and dim=r."
-            )
-        X = features.reshape(len(features), self.tokens, self.dim)
+        X = nqf.as_tokens(self, features, self.tokens, self.dim)
         return {"X": X, "x": X.mean(1)}
-
-
-@lru_cache(maxsize=64)
-def _readout(seed, dim, n_out, dtype, device):
-    """Normal numbers from Python's generator: torch's would be refused inside a vmap."""
-    generator = random.Random(seed)
-    values = [[generator.gauss(0.0, 1 / sqrt(dim)) for _ in range(n_out)] for _ in range(dim)]
-    with torch.inference_mode(False):  # the first caller's mode must not mark the tensor for all later ones
-        return torch.tensor(values, dtype=dtype, device=device)
 
 
 @nqf.hookimpl
