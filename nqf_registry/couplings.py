@@ -52,6 +52,21 @@ class Rows:
     index: Tensor  # (n,) integers
 
 
+def pick(block: Tensor, axis: int, which: Rows) -> Tensor:
+    """The picked rows along one axis.
+
+    Unlike an index in brackets it takes no negative number. Looking at the index first would cost a pass over it, and on a
+    GPU a wait, at every call.
+
+    Raises:
+        InvalidInput: a row is not there.
+    """
+    try:
+        return block.index_select(axis, which.index)
+    except IndexError:
+        raise _out_of_range(which, block.shape[axis]) from None
+
+
 def _out_of_range(which: Rows, size: int) -> InvalidInput:
     low, high = (int(t) for t in which.index.aminmax())
     return InvalidInput(
@@ -84,7 +99,7 @@ class Coupling:
         return len(self.letters[-side])
 
     def _coefficients(self, like: Tensor) -> tuple[Tensor, ...]:
-        return tuple(c.to(like.dtype) if c.is_floating_point() else c for c in self.coefficients)
+        return tuple(c.to(like.dtype) for c in self.coefficients)
 
     def _operand(self, W: Weights, side: int) -> tuple[str, Tensor]:
         """Letters and tensor of one side, with its neuron axis and, if the weights have it, the replica axis."""
@@ -92,10 +107,7 @@ class Coupling:
         block = W[_name(which)]
         replicas = REPLICA if block.ndim == len(letters) + 2 else ""
         if isinstance(which, Rows):
-            try:
-                block = block.index_select(len(replicas), which.index)
-            except IndexError:  # looking first would cost a pass over the index, and on a GPU a wait, at every call
-                raise _out_of_range(which, block.shape[len(replicas)]) from None
+            block = pick(block, len(replicas), which)
         return replicas + letters + NEURON, block
 
     def sizes(self) -> dict[str, int]:
@@ -169,7 +181,7 @@ class Coupling:
             out = replicas + self.output + "".join(a for a in target if a not in replicas + "n")
         else:
             words.append(replicas + self.output)
-            tensors.append(self._cotangent(cotangent, W))
+            tensors.append(self._cotangent(cotangent.to(block.dtype), W))
             out = target
         for letter, size in zip(target, block.shape, strict=True):
             if letter not in "".join(words):  # a letter of this side alone: the form sums over it
@@ -205,7 +217,7 @@ class Coupling:
         """The identity of one block, with its letters and one letter (X or Y) for the flat parameter."""
         which, letters, flat = (self.left, self.right)[side], self.letters[-side], (LEFT, RIGHT)[side]
         eye = torch.eye(prod(shape), dtype=like.dtype, device=like.device).reshape(prod(shape), *shape)
-        return flat + letters, eye[:, which.index] if isinstance(which, Rows) else eye
+        return flat + letters, pick(eye, 1, which) if isinstance(which, Rows) else eye
 
     def _matrix(self, blocks: Blocks, like: Tensor, cotangent: Tensor | None) -> Tensor:
         """The block matrix left × right of the form: (n, *outs, p_left, p_right), or (p_left, p_right) against a cotangent."""
@@ -240,11 +252,13 @@ class Coupling:
         part = M[slices[lname], slices[rname]].reshape((*blocks[lname], *blocks[rname]))
         axis = len(blocks[lname])
         if isinstance(self.left, Rows) and isinstance(self.right, Rows):
+            for which, name in ((self.left, lname), (self.right, rname)):
+                pick(torch.empty(blocks[name][0], device=M.device), 0, which)  # the brackets below would take a negative row
             part, word = part.movedim(axis, 1)[self.left.index, self.right.index], left + right[1:]
         elif isinstance(self.left, Rows):
-            part, word = part.index_select(0, self.left.index), left + right
+            part, word = pick(part, 0, self.left), left + right
         elif isinstance(self.right, Rows):
-            part, word = part.index_select(axis, self.right.index), left + right
+            part, word = pick(part, axis, self.right), left + right
         else:
             word = left + right
         spec = ",".join((word, *self.letters[1:-1])) + "->" + self.output
@@ -268,7 +282,7 @@ class Matrix:
     def pullback(self, W: Weights, cotangent: Tensor, blocks: Blocks) -> dict[str, Tensor]:
         """Σ cotangent · (A + Aᵀ) W."""
         S = self._stack(W, blocks)
-        H = torch.einsum("...nk,nkpq->...pq", cotangent, self.tensor.to(S.dtype))
+        H = torch.einsum("...nk,nkpq->...pq", cotangent.to(S.dtype), self.tensor.to(S.dtype))
         return unstack((H + H.mT) @ S, blocks)
 
     def apply(self, W: Weights, blocks: Blocks) -> dict[str, Tensor]:
@@ -297,6 +311,4 @@ def stack(W: Weights, blocks: Blocks) -> Tensor:
 
 def unstack(S: Tensor, blocks: Blocks) -> dict[str, Tensor]:
     """(..., p, d) to blocks (..., *shape, d); the inverse of :func:`stack`."""
-    return {
-        name: S[..., where, :].reshape(*S.shape[:-2], *blocks[name], S.shape[-1]) for name, where in layout(blocks).items()
-    }
+    return {name: S[..., where, :].reshape(*S.shape[:-2], *blocks[name], S.shape[-1]) for name, where in layout(blocks).items()}

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nqf_registry.arguments import cast, check_samples
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Inputs, Layer, cast
+from nqf_registry.layer import Inputs, Layer, check_layer_inputs
 from nqf_registry.length_scale import evaluate, length_scale
 
 Method = Literal["forward-over-reverse", "reverse-over-reverse", "finite-difference"]
@@ -60,10 +61,11 @@ def expand(layer: Layer, x: Inputs, method: Method = "forward-over-reverse", ste
         The expansion, dense.
 
     Raises:
-        InvalidInput: an unknown method.
+        InvalidInput: an unknown method, inputs that do not fit the layer, or none at all.
     """
     if method not in get_args(Method):
         raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}; got {method!r}.")
+    check_samples("an expansion", check_layer_inputs(layer, x))
     x = cast(x, torch.float64)
     p, count = layer.n_params, min(layer.width, 2)
     f = two_neurons(layer, x)

@@ -5,6 +5,7 @@ Source: arXiv 2608.13335, sections 2 and 3 and appendix B.1, B.2.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry import couplings
+from nqf_registry.arguments import cast, check_inputs, check_weights
 from nqf_registry.errors import InvalidInput, LayerError
 from nqf_registry.structure import Structure
 
@@ -131,6 +133,8 @@ class Layer:
             InvalidInput: the sizes differ, or the layer has several inputs and does not say how to fill them.
         """
         ports = self.ports()
+        if features.ndim != 2:
+            raise InvalidInput(f"{self.key}: features are a table (n, m), got the shape {tuple(features.shape)}.")
         m = features.shape[1]
         if len(ports) == 1:
             name, port = next(iter(ports.items()))
@@ -147,7 +151,11 @@ class Layer:
         return sum(prod(shape) for shape in self.blocks().values())
 
     def ports(self) -> dict[str, Port]:
-        """The inputs by name, as ``sample`` gives them."""
+        """The inputs by name, as ``sample`` gives them; asked once."""
+        return dict(self._ports)
+
+    @functools.cached_property
+    def _ports(self) -> dict[str, Port]:
         x = self.sample(2, torch.Generator().manual_seed(0))
         return {name: Port(tuple(t.shape[1:]), not t.is_floating_point()) for name, t in x.items()}
 
@@ -197,22 +205,17 @@ class Layer:
 
         Args:
             W: blocks (\*shape, d) or stacked (p, d); each may have one leading replica axis R.
-            x: inputs with leading axis n; floating ones are cast to the dtype of W, integer ones never.
+            x: inputs with leading axis n; floating ones are cast to the dtype of W, integer ones to int64.
 
         Returns:
             (n, k), or (R, n, k).
 
         Raises:
-            InvalidInput: W or x have the wrong blocks or shapes, or an integer input picks what is not there.
+            InvalidInput: W or x have the wrong names, shapes or kinds of number, or an integer input picks what is not there.
             LayerError: the layer returned something that is no (n, k) tensor.
         """
-        blocks = self.blocks()
-        if isinstance(W, Tensor):
-            if W.shape[-2:-1] != (self.n_params,):
-                raise InvalidInput(f"{self.key}: a stacked W is (p, d) with p = {self.n_params}, got {tuple(W.shape)}.")
-            W = self.unstack(W)
-        replicas = check_weights(self.key, blocks, W)
-        n = check_inputs(self.key, x)
+        W, replicas = given_weights(self, W)
+        n = check_layer_inputs(self, x)
         x = cast(x, next(iter(W.values())).dtype)
         try:
             if replicas is None or self.batched:
@@ -241,7 +244,8 @@ def _bound(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def wrapped(self: Layer, x: Inputs) -> Structure:
-        result = method(self, x)
+        check_layer_inputs(self, x)
+        result = method(self, cast(x, None))
         if not isinstance(result, Structure):
             raise LayerError(
                 f"{self.key}: {name}(x) must return nqf.quadratic(…) or nqf.dense(…), got {type(result).__name__}."
@@ -249,6 +253,32 @@ def _bound(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         return result.bind(self.blocks())
 
     return wrapped
+
+
+def given_weights(layer: Layer, W: Weights | Tensor) -> tuple[Weights, int | None]:
+    """Weights as they were given, stacked or not, as a dict of blocks, and their number of replicas (None: no such axis).
+
+    Raises:
+        InvalidInput: they do not fit the layer.
+    """
+    blocks = layer.blocks()
+    if isinstance(W, Tensor):
+        if W.shape[-2:-1] != (layer.n_params,):
+            raise InvalidInput(f"{layer.key}: a stacked W is (p, d) with p = {layer.n_params}, got {tuple(W.shape)}.")
+        W = couplings.unstack(W, blocks)
+    return W, check_weights(layer.key, blocks, W)
+
+
+def check_layer_inputs(layer: Layer, x: Inputs) -> int:
+    """The number of samples of inputs that fit a layer's ports.
+
+    Raises:
+        InvalidInput: they do not.
+    """
+    ports: Any = None
+    with contextlib.suppress(RuntimeError):  # inside a vmap, where torch draws nothing, a new layer cannot be asked
+        ports = layer.ports()
+    return check_inputs(layer.key, x, ports)
 
 
 _looped: set[type] = set()
@@ -279,46 +309,3 @@ def declares(layer: Layer, name: str) -> bool:
     """Whether a layer writes an optional method itself: structure, linear, cross, offset, pullback, unit, forward, variants."""
     own = getattr(type(layer), name, None)
     return own is not None and own is not getattr(Layer, name, None)
-
-
-def cast(x: Inputs, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Floating inputs in the dtype of the weights; integers (tokens, indices) as they are."""
-    return {name: t.to(dtype) if t.is_floating_point() else t for name, t in x.items()}
-
-
-def check_weights(key: str, blocks: Mapping[str, tuple[int, ...]], W: Weights) -> int | None:
-    """The number of replicas, None without a replica axis.
-
-    Raises:
-        InvalidInput: blocks are missing, unknown or of the wrong shape.
-    """
-    if not isinstance(W, Mapping) or set(W) != set(blocks):
-        have = ", ".join(map(str, W)) if isinstance(W, Mapping) else type(W).__name__
-        raise InvalidInput(f"{key}: W must be a dict of the blocks {', '.join(blocks)}; got {have}.")
-    leads, widths = set(), set()
-    for name, shape in blocks.items():
-        got = tuple(W[name].shape)
-        lead = len(got) - len(shape) - 1
-        if lead not in (0, 1) or got[lead:-1] != tuple(shape):
-            raise InvalidInput(f"{key}: block {name!r} must be {(*shape, 'd')}, with the neuron axis last, got {got}.")
-        leads.add(got[:lead])
-        widths.add(got[-1])
-    if len(leads) > 1 or len(widths) > 1:
-        shapes = {name: tuple(block.shape) for name, block in W.items()}
-        raise InvalidInput(f"{key}: the blocks must share one width and one replica axis, got {shapes}.")
-    lead = leads.pop()
-    return lead[0] if lead else None
-
-
-def check_inputs(key: str, x: Inputs) -> int:
-    """The number of samples.
-
-    Raises:
-        InvalidInput: x is no dict of tensors with one common leading axis.
-    """
-    if not isinstance(x, Mapping) or not x or not all(isinstance(t, Tensor) and t.ndim for t in x.values()):
-        raise InvalidInput(f"{key}: x must be a dict of tensors with a leading sample axis, got {type(x).__name__}.")
-    counts = {name: t.shape[0] for name, t in x.items()}
-    if len(set(counts.values())) > 1:
-        raise InvalidInput(f"{key}: the inputs have different numbers of samples: {counts}.")
-    return next(iter(counts.values()))

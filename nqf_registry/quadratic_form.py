@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nqf_registry.arguments import cast, check_cotangent
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Inputs, Layer, Weights, cast, declares
+from nqf_registry.layer import Inputs, Layer, Weights, check_layer_inputs, declares, given_weights
 from nqf_registry.structure import Structure
 
 
@@ -47,11 +48,20 @@ class QuadraticForm:
         """Whether the quadratic part comes from autodiff because the layer does not declare all of it."""
         return self.structure is None
 
-    def evaluate(self, W: Weights) -> Tensor:
-        """The quadratic form at W: (n, k), or (R, n, k) for blocks with a leading replica axis."""
+    def evaluate(self, W: Weights | Tensor) -> Tensor:
+        r"""The quadratic form at W: (n, k), or (R, n, k) for blocks with a leading replica axis, in the dtype of W.
+
+        Args:
+            W: blocks (\*shape, d) or stacked (p, d); each may have one leading replica axis R.
+
+        Raises:
+            InvalidInput: W does not fit the layer.
+        """
+        W = given_weights(self.layer, W)[0]
         if self.structure is None:
             return self._derived(W)
-        value = self.structure.evaluate(W) + self.offset
+        value = self.structure.evaluate(W)
+        value = value + (self.offset.to(value.dtype) if isinstance(self.offset, Tensor) else self.offset)
         if self.linear or self.cross is not None:
             mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
             for name, g in self.linear.items():
@@ -62,15 +72,26 @@ class QuadraticForm:
                 value = value + self.cross.evaluate(mu) - self.cross.evaluate(W)
         return value
 
-    def pullback(self, W: Weights, cotangent: Tensor) -> dict[str, Tensor]:
-        """Gradient by W of Σ cotangent · NQF; cotangent (n, k), or (R, n, k) as the weights."""
+    def pullback(self, W: Weights | Tensor, cotangent: Tensor) -> dict[str, Tensor]:
+        """Gradient by W of Σ cotangent · NQF, a dict of blocks.
+
+        Args:
+            W: blocks or stacked, with or without a leading replica axis.
+            cotangent: (n, k), or (R, n, k) as the weights.
+
+        Raises:
+            InvalidInput: W does not fit the layer, or the cotangent not the outputs.
+        """
+        W = given_weights(self.layer, W)[0]
         if self.structure is None:
             leaves = {name: block.detach().requires_grad_() for name, block in W.items()}
             with torch.enable_grad():
                 out = self._derived(leaves)
-            grads = torch.autograd.grad(out, list(leaves.values()), cotangent, allow_unused=True)
+            check_cotangent(self.layer.key, cotangent, out.shape)
+            grads = torch.autograd.grad(out, list(leaves.values()), cotangent.to(out.dtype), allow_unused=True)
             return {name: torch.zeros_like(W[name]) if g is None else g for name, g in zip(leaves, grads, strict=True)}
-        total = self.structure.pullback(W, cotangent)
+        total = self.structure.pullback(W, cotangent)  # which looks at the cotangent's shape
+        cotangent = cotangent.to(next(iter(W.values())).dtype)
         if self.linear or self.cross is not None:
             for name, g in self.linear.items():
                 dims: Any = ([-2, -1], [0, 1])
@@ -86,9 +107,10 @@ class QuadraticForm:
         """f(0) + Df(0)[W] + ½ D²f(0)[W, W] by two nested forward passes."""
         names, blocks = tuple(W), self.layer.blocks()
         zeros = tuple(W[name].new_zeros(*blocks[name], W[name].shape[-1]) for name in names)
+        x = cast(self.x, zeros[0].dtype)
 
         def f(*parts: Tensor) -> Tensor:
-            return self.layer.forward(dict(zip(names, parts, strict=True)), self.x)
+            return self.layer.forward(dict(zip(names, parts, strict=True)), x)
 
         def along(*parts: Tensor) -> Tensor:
             def first(*at: Tensor) -> tuple[Any, ...]:
@@ -117,13 +139,14 @@ def quadratic_form(subject: Any, x: Inputs, dtype: torch.dtype | None = None) ->
             whole form is derived if one of structure, linear and cross is left out. Or a composition: its nodes of form
             "follow" and "nqf" become their forms at their own inputs.
         x: inputs with leading axis n.
-        dtype: dtype of the weights it will meet; floating inputs are cast to it. By default theirs.
+        dtype: dtype in which f(0), g, Ā and B are computed: floating inputs are cast to it. By default theirs. Results have the
+            dtype of the weights either way.
 
     Returns:
         For a layer a :class:`QuadraticForm`; always an object with ``evaluate(W)`` and ``pullback(W, cotangent)``.
 
     Raises:
-        InvalidInput: the subject is neither.
+        InvalidInput: the subject is neither, or x does not fit it.
     """
     raise InvalidInput(f"quadratic_form takes a layer or a composition, got {type(subject).__name__}.")
 
@@ -132,8 +155,8 @@ def quadratic_form(subject: Any, x: Inputs, dtype: torch.dtype | None = None) ->
 def _(subject: Layer, x: Inputs, dtype: torch.dtype | None = None) -> QuadraticForm:
     layer: Layer = subject
     own: Any = subject
-    if dtype is not None:
-        x = cast(x, dtype)
+    check_layer_inputs(layer, x)
+    x = cast(x, dtype)
     complete = declares(layer, "structure") and (layer.claims.zgz or (declares(layer, "linear") and declares(layer, "cross")))
     if not complete:
         return QuadraticForm(layer, x, 0.0, None, {}, None)

@@ -9,12 +9,15 @@ Source: arXiv 2608.13335, Theorem 1 and Table 3.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from nqf_registry.arguments import check_cotangent, check_samples, check_weights
+from nqf_registry.coupling_spec import coupling_of, finite_number
 from nqf_registry.couplings import Blocks, Coupling, Matrix, Rows, Weights, layout, unstack
 from nqf_registry.errors import InvalidInput
 
@@ -39,7 +42,11 @@ class Structure:
             return NotImplemented
         return Structure(self.terms + other.terms, self.blocks or other.blocks)
 
+    def __radd__(self, other: int) -> Structure:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # sum(structures) starts from 0
+
     def __mul__(self, factor: float) -> Structure:
+        factor = finite_number(factor, "the factor of a structure")
         scaled = (
             replace(t, scale=t.scale * factor) if isinstance(t, Coupling) else replace(t, tensor=t.tensor * factor)
             for t in self.terms
@@ -108,7 +115,11 @@ class Structure:
         Returns:
             (n, k), or (R, n, k).
         """
-        values = [t.evaluate(W) if isinstance(t, Coupling) else t.evaluate(W, self._bound) for t in self.terms]
+        try:
+            values = [t.evaluate(W) if isinstance(t, Coupling) else t.evaluate(W, self._bound) for t in self.terms]
+        except Exception:  # looked at only now, because this is called at every step
+            self._diagnose(W)
+            raise
         total = values[0]
         for value in values[1:]:
             total = total + value
@@ -121,6 +132,9 @@ class Structure:
             W: blocks, with or without a leading replica axis.
             cotangent: (n, k), or (R, n, k) as the weights.
         """
+        if self.blocks is not None:
+            replicas = check_weights("A(x)", self.blocks, W)
+            check_cotangent("A(x)", cotangent, self.shape if replicas is None else (replicas, *self.shape))
         total = {name: torch.zeros_like(block) for name, block in W.items()}
         for term in self.terms:
             if isinstance(term, Coupling):
@@ -136,12 +150,10 @@ class Structure:
         Raises:
             InvalidInput: the blocks have a replica axis.
         """
-        for name, shape in self._bound.items():
-            if W[name].ndim != len(shape) + 1:
-                raise InvalidInput(
-                    f"apply takes blocks (*shape, d) without a replica axis; block {name!r} is {tuple(W[name].shape)}."
-                )
-        n, k = self._sizes()
+        if check_weights("A(x)", self._bound, W) is not None:
+            shapes = {name: tuple(block.shape) for name, block in W.items()}
+            raise InvalidInput(f"apply takes blocks (*shape, d) without a replica axis; got {shapes}.")
+        n, k = self.shape
         total = {name: block.new_zeros(n, k, *block.shape) for name, block in W.items()}
         for term in self.terms:
             if isinstance(term, Coupling):
@@ -170,7 +182,7 @@ class Structure:
         Raises:
             InvalidInput: the structure does not know its blocks.
         """
-        blocks, slices, (n, k), p = self._bound, layout(self._bound), self._sizes(), self.n_params
+        blocks, slices, (n, k), p = self._bound, layout(self._bound), self.shape, self.n_params
         total = torch.zeros(n, k, p, p, dtype=dtype or self._dtype(), device=self._device())
         for term in self.terms:
             if isinstance(term, Coupling):
@@ -182,6 +194,7 @@ class Structure:
     def weighted(self, cotangent: Tensor) -> Tensor:
         """Σ over samples and outputs of cotangent (n, k) · A(x): one (p, p) matrix, for small p."""
         blocks, slices, p = self._bound, layout(self._bound), self.n_params
+        check_cotangent("A(x)", cotangent, self.shape)
         total = cotangent.new_zeros(p, p)
         for term in self.terms:
             if isinstance(term, Coupling):
@@ -195,8 +208,9 @@ class Structure:
         worst = 0.0
         for term in self.terms:
             if isinstance(term, Matrix) and term.tensor.numel():
-                scale = float(term.tensor.abs().max())
-                worst = max(worst, float((term.tensor - term.tensor.mT).abs().max()) / scale if scale else 0.0)
+                A = term.tensor.double()
+                scale = float(A.abs().max())
+                worst = max(worst, float((A - A.mT).abs().max()) / scale if scale else 0.0)
         return worst
 
     def spectrum(self) -> Tensor:
@@ -209,7 +223,11 @@ class Structure:
         return (size > tolerance * size.amax(-1, keepdim=True).clamp_min(1e-300)).sum(-1)
 
     def sparsity(self, tolerance: float = 1e-12) -> float:
-        """The fraction of entries of A(x) that are zero on every sample and output, for small p."""
+        """The fraction of entries of A(x) that are zero on every sample and output, for small p.
+
+        Raises:
+            InvalidInput: there is no sample.
+        """
         return float((self._magnitude() <= tolerance).double().mean())
 
     def coupling_graph(self, level: str = "block", tolerance: float = 1e-12) -> networkx.Graph:
@@ -220,7 +238,7 @@ class Structure:
             tolerance: couplings up to this fraction of the largest count as zero.
 
         Raises:
-            InvalidInput: another level.
+            InvalidInput: another level, or there is no sample.
         """
         import networkx as nx
 
@@ -241,11 +259,18 @@ class Structure:
         return graph
 
     def _magnitude(self) -> Tensor:
+        check_samples("which entries of A(x) are zero", self.shape[0])
         size = self.dense(torch.float64).abs().amax((0, 1))
         return size / size.max().clamp_min(1e-300)
 
-    def _sizes(self) -> tuple[int, int]:
-        """The numbers n and k, the same for every term."""
+    def _diagnose(self, W: Weights) -> None:
+        """Names what is wrong with weights that could not be evaluated."""
+        if self.blocks is not None:
+            check_weights("A(x)", self.blocks, W)
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """The numbers n of samples and k of outputs, the same for every term."""
         term = self.terms[0]
         return (term.tensor.shape[0], term.tensor.shape[1]) if isinstance(term, Matrix) else term.counts(self._bound)
 
@@ -275,7 +300,7 @@ def rows(block: str, index: Tensor) -> Rows:
 
     Args:
         block: name of the block.
-        index: (n,) integers, rows of the block's first axis.
+        index: (n,) integers of any width, rows of the block's first axis, from 0.
 
     Raises:
         InvalidInput: the index is not a one-dimensional integer tensor.
@@ -291,7 +316,7 @@ def rows(block: str, index: Tensor) -> Rows:
     ):
         what = f"{index.dtype} of shape {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
         raise InvalidInput(f"nqf.rows needs one integer a sample, a tensor (n,), got {what}.")
-    return Rows(block, index)
+    return Rows(block, index.long())  # an index of uint8 is a mask to torch
 
 
 def quadratic(spec: str, *operands: str | Rows | Tensor, scale: float = 1.0) -> Structure:
@@ -303,10 +328,10 @@ def quadratic(spec: str, *operands: str | Rows | Tensor, scale: float = 1.0) -> 
             attention's x_avg ⊗ I is ``"ad,nd,ao->no"`` on V and v.
         *operands: the name of the left block (or :func:`rows` of it), the coefficient tensors, the right block. With the same
             block on both sides A is the symmetric part of the form's matrix.
-        scale: a factor of the whole form.
+        scale: a factor of the whole form, a finite number; what training has to reach is a coefficient.
 
     Raises:
-        InvalidInput: the spec and the operands do not fit; the message says where.
+        InvalidInput: the spec and the operands do not fit, or the scale is no finite number; the message says where.
 
     Example:
         >>> import torch, nqf_registry as nqf
@@ -317,50 +342,7 @@ def quadratic(spec: str, *operands: str | Rows | Tensor, scale: float = 1.0) -> 
                 [0.0000, 0.0000, 1.0000],
                 [0.5000, 1.0000, 0.0000]])
     """
-    words, arrow, output = spec.replace(" ", "").partition("->")
-    letters = tuple(words.split(","))
-
-    def wrong(what: str) -> InvalidInput:
-        return InvalidInput(f"nqf.quadratic({spec!r}, …): {what}")
-
-    if not arrow or not output.startswith("n"):
-        raise wrong("the output must be written, and start with the sample axis n, as in '->n' or '->no'.")
-    if len(operands) < 2 or len(letters) != len(operands):
-        raise wrong(f"the spec has {len(letters)} operands, {len(operands)} were given; write left, coefficients, right.")
-    left, *coefficients, right = operands
-    for side, word in ((left, letters[0]), (right, letters[-1])):
-        if not isinstance(side, str | Rows):
-            raise wrong(f"the first and the last operand are blocks by name (or nqf.rows), got {type(side).__name__}.")
-        if isinstance(side, Rows) and not word.startswith("n"):
-            raise wrong(f"picked rows have one row a sample, so their letters start with n; got {word!r}.")
-        if isinstance(side, str) and "n" in word:
-            raise wrong(f"a block has no sample axis, but block {side!r} is written with n.")
-        if len(set(word)) != len(word):
-            raise wrong(f"each axis of a block has a letter of its own; got {word!r}.")
-    bad = sorted({a for word in (*letters, output) for a in word if not ("a" <= a <= "z")})
-    if bad:
-        raise wrong(f"only lower-case letters are allowed, got {''.join(bad)!r}.")
-    if len(set(output)) != len(output):
-        raise wrong("a letter appears twice in the output.")
-    sizes: dict[str, int] = {}
-    for side in (left, right):
-        if isinstance(side, Rows) and sizes.setdefault("n", len(side.index)) != len(side.index):
-            raise wrong(f"one side picks {sizes['n']} rows, the other {len(side.index)}; both pick one row a sample.")
-    for word, tensor in zip(letters[1:-1], coefficients, strict=True):
-        if not isinstance(tensor, Tensor):
-            raise wrong(f"a coefficient is a tensor, got {type(tensor).__name__}.")
-        if tensor.ndim != len(word):
-            raise wrong(f"the coefficient {word!r} has shape {tuple(tensor.shape)}.")
-        for letter, size in zip(word, tensor.shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                raise wrong(f"the letter {letter!r} has size {sizes[letter]} in one operand and {size} in another.")
-    for letter in output:
-        if letter not in "".join(letters):
-            raise wrong(f"the output letter {letter!r} is in no operand.")
-    assert isinstance(left, str | Rows) and isinstance(right, str | Rows)
-    return Structure(
-        (Coupling(letters, output, left, tuple(c for c in coefficients if isinstance(c, Tensor)), right, float(scale)),)
-    )
+    return Structure((coupling_of(spec, operands, scale),))
 
 
 def dense(tensor: Tensor) -> Structure:

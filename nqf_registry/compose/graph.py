@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from nqf_registry.arguments import cast, check_cotangent, check_inputs, check_weights
 from nqf_registry.compose.check import Origin, edges_of, order_of, ports_of
 from nqf_registry.compose.nodes import FORMS, Bound, LayerNode, Node
 from nqf_registry.compose.ports import kind_of, listed, shown
 from nqf_registry.errors import GraphError, InvalidInput
-from nqf_registry.layer import Inputs, Layer, Port, Weights, cast, check_inputs, check_weights
+from nqf_registry.layer import Inputs, Layer, Port, Weights
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.spelling import did_you_mean
 
@@ -289,6 +290,7 @@ class BoundComposition:
             out = self.evaluate(leaves)
         if not out.requires_grad:  # a form without a single coupling
             return {name: torch.zeros_like(block) for name, block in W.items()}
+        check_cotangent(self.composition.key, cotangent, out.shape)
         grads = torch.autograd.grad(out, list(leaves.values()), cotangent.to(out.dtype), allow_unused=True)
         return {name: torch.zeros_like(W[name]) if g is None else g for name, g in zip(leaves, grads, strict=True)}
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from nqf_registry.arguments import check_gradient
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Port, Weights, cast, declares
 from nqf_registry.quadratic_form import quadratic_form
@@ -201,6 +202,7 @@ class Original(Model):
     def bind(self, x: Inputs) -> Bound:
         """The subject at inputs x."""
         subject: Any = self.subject
+        x = cast(x, None)
         # a subject that can be bound to its inputs computes once what depends on them alone
         f = subject.bind(x).evaluate if hasattr(subject, "bind") else lambda W: subject(W, x)
 
@@ -213,7 +215,7 @@ class Original(Model):
             return Autograd(outputs)
 
         def one(W: Weights, cotangent: Tensor) -> State:
-            return dict(subject.pullback(W, x, cotangent))
+            return check_gradient(subject.key, subject.pullback(W, x, cotangent), W)
 
         def gradient(W: Weights, cotangent: Tensor) -> State:
             if getattr(subject, "batched", False):
