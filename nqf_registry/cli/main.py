@@ -1,7 +1,7 @@
 """The root of ``nqf``: finds the verb, imports only its module, and turns errors into messages and exit codes.
 
 Exit codes: 0 done, 1 a check or comparison did not pass, 2 wrong use, 3 the work itself broke, 130 interrupted,
-141 nobody reads the output any more.
+141 nobody reads the output any more, 143 terminated.
 """
 
 import contextlib

@@ -40,6 +40,9 @@ def _list(path: str, as_json: bool) -> None:
         head = ("run", "status", "subject", "data", "models", "steps")
         rows = [_row(where, what) for where, what in found]
         print_table([head, *(tuple(str(row.get(name, "")) for name in head) for row in rows)])
+        for row in rows:
+            if "problem" in row:
+                click.echo(f"{row['run']}: {row['problem']}", err=True)
     else:
         click.echo(f"There are no runs in {path}.")
 

@@ -63,7 +63,7 @@ def command(
     """
     from nqf_registry.train.data import load_data
     from nqf_registry.train.directory import free_name
-    from nqf_registry.train.loop import compare
+    from nqf_registry.train.loop import check_settings, compare
     from nqf_registry.train.models import MODELS
 
     names = [name.strip() for name in models.split(",") if name.strip()]
@@ -73,9 +73,14 @@ def command(
     numbers: dict[str, Any] = {
         name: _numbers(name, text) for name, text in (("lr", lr), ("weight_decay", weight_decay), ("scale", scale))
     }
+    if not names:
+        raise InvalidInput(f"--models takes a model, or several with commas: {', '.join(MODELS)}; got {models!r}.")
+    # what is wrong with these is told before anything is computed for the data
+    checked = dict(settings, **numbers)
+    check_settings(directory=out, chunk=None, **checked)
     what = _subject(registry, subject, sizes)
     data = load_data(data_name, what, registry, **_options(data_options))
-    directory = Path(out) if out else free_name("runs", f"{what.key}-{data.name}")
+    directory = Path(out) if out is not None else free_name("runs", f"{what.key}-{data.name}")
     if not (quiet or as_json) and "rule" in data.info:
         click.echo(data.info["rule"])
     made = [MODELS[name] for name in names]

@@ -34,7 +34,7 @@ class Data:
         info: what else is known of it: how it was made, the teacher's weights. Numbers, words and lists go into the manifest.
 
     Raises:
-        InvalidInput: the sizes do not fit, or a number is not finite.
+        InvalidInput: the sizes do not fit, or a number is complex or not finite.
     """
 
     x: Mapping[str, Tensor]
@@ -46,11 +46,13 @@ class Data:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", _checked(self.name, "", self.x, self.y))
+        object.__setattr__(self, "x", _detached(self.x))
         if (self.test_x is None) != (self.test_y is None):
             raise InvalidInput(f"{self.name}: give test_x and test_y together, or neither.")
         if self.test_x is not None and self.test_y is not None:
             object.__setattr__(self, "test_y", _checked(self.name, "test_", self.test_x, self.test_y))
-            assert self.test_y is not None
+            object.__setattr__(self, "test_x", _detached(self.test_x))
+            assert self.test_x is not None and self.test_y is not None
             if set(self.test_x) != set(self.x) or self.test_y.shape[1] != self.y.shape[1]:
                 raise InvalidInput(
                     f"{self.name}: the test set must have the inputs and the number of outputs of the training set."
@@ -101,7 +103,12 @@ def _checked(name: str, prefix: str, x: Mapping[str, Tensor], y: Tensor) -> Tens
     if not isinstance(y, Tensor) or y.ndim not in (1, 2):
         what = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InvalidInput(f"{name}: {prefix}y must be a tensor (n, k), got {what}.")
-    y = y[:, None] if y.ndim == 1 else y
+    for key, tensor in {**{f"x[{key!r}]": t for key, t in x.items()}, "y": y}.items():
+        if tensor.is_complex():
+            raise InvalidInput(
+                f"{name}: {prefix}{key} holds complex numbers ({tensor.dtype}); give real and imaginary parts as real numbers."
+            )
+    y = (y[:, None] if y.ndim == 1 else y).detach()
     if not y.is_floating_point():
         y = y.to(torch.get_default_dtype())
     counts = {**{f"{prefix}x[{key!r}]": t.shape[0] for key, t in x.items()}, f"{prefix}y": y.shape[0]}
@@ -113,6 +120,11 @@ def _checked(name: str, prefix: str, x: Mapping[str, Tensor], y: Tensor) -> Tens
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise InvalidInput(f"{name}: {prefix}{key} holds numbers that are not finite; remove or mend those samples first.")
     return y
+
+
+def _detached(x: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Inputs without what autograd may know of them: data is numbers."""
+    return {name: t.detach() for name, t in x.items()}
 
 
 # Where the built-in data sets live: name to module and function, imported when asked for.

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from nqf_registry.errors import InvalidInput
 from nqf_registry.train.data import Data
+from nqf_registry.train.settings import SEEDS, whole
 
 TEST = 360
 
@@ -34,8 +34,7 @@ def digits(layer: Any, seed: int = 0) -> Data:
 
 def labelled_images(layer: Any, name: str, pixels: np.ndarray, labels: np.ndarray, tests: int, seed: int) -> Data:
     """Images in [0, 1], (n, features), as odd against even: split by seed, scaled by the training set, encoded for a layer."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidInput(f"{name}: seed must be a whole number of at least 0, got {seed!r}.")
+    seed = whole(f"{name}: seed", seed, 0, SEEDS)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     x, y = torch.from_numpy(pixels).double()[order], torch.from_numpy(labels % 2 * 2 - 1).double()[order, None]
     train = len(y) - tests

@@ -16,40 +16,69 @@ from torch import Tensor
 
 from nqf_registry.errors import InvalidInput, StorageError
 from nqf_registry.train import manifest as manifests
+from nqf_registry.train.process import is_gone
 
 RECORDS = "records.jsonl"
 WEIGHTS = "weights.safetensors"
+ROOM = 2048  # spaces after the first manifest, so that the last one fits into its place on a full disk
 
 
 class RunDirectory:
-    """A run's folder, opened for writing by the run itself.
+    """A run's folder, opened for writing by the run itself, which has it alone: of two that come at once one is refused.
 
     Args:
         path: a folder that does not exist, or is empty.
+        manifest: what the run is, written at once.
 
     Raises:
-        InvalidInput: the folder holds something, or the path leads through a file.
-        StorageError: it cannot be made or written to.
+        InvalidInput: no new run can have the path: it is empty, the folder holds something, or it leads through a file.
+        StorageError: the system does not let it be made or written to.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
+        self.path = _path(path)
+        file = self.path / manifests.FILE
         with _explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            if any(self.path.iterdir()):
-                what = "a run" if (self.path / manifests.FILE).exists() else "files"
-                raise InvalidInput(f"{self.path} already holds {what}, and a run is never overwritten; give a new folder.")
+            _refuse_full(self.path)
+            try:
+                created = open(file, "xb")  # noqa: SIM115
+            except FileExistsError:  # another run came between
+                raise _taken(self.path, "a run") from None
+            try:
+                with created:
+                    created.write(_manifest(manifest) + b" " * ROOM)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    file.unlink()
+                raise
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Writes the manifest, whole or not at all."""
-        self._write(manifests.FILE, (json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        """Writes the manifest, whole or not at all; where there is no space for a second one, over the first one."""
+        content = _manifest(manifest)
+        try:
+            self._write(manifests.FILE, content)
+        except StorageError:
+            with _explained(self.path), open(self.path / manifests.FILE, "r+b") as file:
+                if len(content) > (size := file.seek(0, os.SEEK_END)):
+                    raise
+                file.seek(0)
+                file.write(content.ljust(size))
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Appends records, one JSON object a line."""
+        """Appends records, one JSON object a line; all of them or, where the disk refuses, none."""
         text = "".join(json.dumps({k: _plain(v) for k, v in record.items()}, allow_nan=False) + "\n" for record in records)
-        if text:
-            with _explained(self.path), open(self.path / RECORDS, "ab") as file:
-                file.write(text.encode())
+        if not text:
+            return
+        with _explained(self.path), open(self.path / RECORDS, "ab", buffering=0) as file:
+            size, content = file.tell(), memoryview(text.encode())
+            try:
+                while content:
+                    content = content[file.write(content) :]
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    file.truncate(size)
+                raise
 
     def write_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Writes the weights of every model as "model/block", whole or not at all."""
@@ -77,30 +106,50 @@ def free_name(parent: str | os.PathLike[str], stem: str) -> Path:
     return next(path for number in itertools.count(1) if not (path := Path(parent) / f"{stem}-{number}").exists())
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Tells, as far as can be known before, whether a folder can be a new run's; nothing of it is made.
+
+    Raises:
+        InvalidInput: as :class:`RunDirectory`.
+        StorageError: as :class:`RunDirectory`.
+    """
+    path = _path(path)
+    with _explained(path):
+        if path.is_dir():
+            _refuse_full(path)
+        nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
+        with tempfile.TemporaryDirectory(dir=nearest, prefix=".nqf-"):
+            pass
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a run's folder.
+    """The manifest of a run's folder; a run that says it is running and whose process has ended is ``killed``.
 
     Raises:
         InvalidInput: there is none, or it is of another format.
-        StorageError: it cannot be read.
+        StorageError: it cannot be read, or is damaged.
     """
     file = path / manifests.FILE
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidInput(f"{path} holds no run: there is no {manifests.FILE} in it. `nqf runs` lists runs.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{file} cannot be read: {error}.") from None
     if not isinstance(found, dict) or found.get("format") != manifests.FORMAT:
         raise InvalidInput(f"{file} is no manifest that this version reads (format {manifests.FORMAT}).")
+    if wrong := manifests.damage(found):
+        raise StorageError(f"{file} is damaged: {wrong}.")
+    if found["status"] == "running" and is_gone(found.get("process")):
+        found["status"] = "killed"
     return found
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records of a run's folder; a last line that was cut off in writing is left out.
 
     Raises:
-        StorageError: they cannot be read, or a line before the last is damaged.
+        StorageError: they cannot be read, or a line is damaged: it is no JSON, or no record of this run.
     """
     try:
         lines = (path / RECORDS).read_bytes().split(b"\n")
@@ -108,15 +157,35 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         return []
     except OSError as error:
         raise StorageError(f"{path / RECORDS} cannot be read: {error.strerror}.") from None
-    records = []
+    sizes = (len(manifest["models"]), len(manifest["settings"]["seeds"]))
+    records: list[dict[str, Any]] = []
     for number, line in enumerate(lines[:-1], 1):  # what follows the last line break is nothing, or was cut off
         try:
-            record = json.loads(line)
-            records.append({k: v if k == "step" else np.array(v, dtype=np.float64) for k, v in record.items()})
-        except (ValueError, TypeError, AttributeError):
-            if number < len(lines) - 1:
-                raise StorageError(f"{path / RECORDS}, line {number}, is damaged; the other lines are whole.") from None
+            records.append(_record(json.loads(line), sizes, records))
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise StorageError(f"{path / RECORDS}, line {number}, is damaged ({error}).") from None
     return records
+
+
+def _record(found: Any, sizes: tuple[int, int], before: list[dict[str, Any]]) -> dict[str, Any]:
+    """A record as it was written; ValueError where it can be none that follows those before."""
+    if not isinstance(found, dict):
+        raise ValueError(f"a record is an object, not {type(found).__name__}")
+    step = found.get("step")
+    if isinstance(step, bool) or not isinstance(step, int) or not (before[-1]["step"] if before else -1) < step < 2**63:
+        raise ValueError(f"{step!r} is no step, or not above the one before")
+    if "train_loss" not in found or (before and set(found) != set(before[0])):
+        raise ValueError("something is missing, or was not recorded before")
+    record: dict[str, Any] = {"step": step}
+    for name, value in found.items():
+        if name != "step":
+            array = np.array(value, dtype=object)
+            if any(isinstance(one, bool) or not isinstance(one, int | float | None) for one in array.reshape(-1)):
+                raise ValueError(f"{name} holds something else than numbers")
+            if array.shape[:2] != sizes or (before and array.shape != before[0][name].shape):
+                raise ValueError(f"{name} has the shape {array.shape}")
+            record[name] = array.astype(np.float64)
+    return record
 
 
 def read_weights(path: Path) -> dict[str, dict[str, Tensor]]:
@@ -155,6 +224,33 @@ def _umask() -> int:
     return mask
 
 
+def _manifest(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="replace")
+
+
+def _path(path: Any) -> Path:
+    """A path as given, if it is one.
+
+    Raises:
+        InvalidInput: it is empty, no path, or holds a zero byte.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"directory must be the path of a new folder, got {type(path).__name__}.")
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidInput(f"directory must be the path of a new folder, got {text!r}.")
+    return Path(text)
+
+
+def _refuse_full(path: Path) -> None:
+    if any(path.iterdir()):
+        raise _taken(path, "a run" if (path / manifests.FILE).exists() else "files")
+
+
+def _taken(path: Path, what: str) -> InvalidInput:
+    return InvalidInput(f"{path} already holds {what}, and a run is never overwritten; give a new folder.")
+
+
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Tells wrong use (the path leads through a file) from a disk that does not do what it should."""
@@ -162,6 +258,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput(f"{path} cannot be a run's folder: it is a file, or lies below one. Give another path.") from None
+    except FileNotFoundError as error:  # a folder whose system makes none, such as /proc
+        raise StorageError(f"{path} cannot be written: the system makes no folder there. Give another path.") from error
     except OSError as error:
         raise StorageError(
             f"{path} cannot be written: {error.strerror or error}. Free some space, or give another path."

@@ -17,18 +17,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from nqf_registry.errors import Diverged, InvalidInput, LayerError, NQFError, StorageError
-from nqf_registry.layer import cast
+from nqf_registry.errors import Diverged, InvalidInput, StorageError
+from nqf_registry.spelling import did_you_mean
 from nqf_registry.train import manifest as manifests
 from nqf_registry.train.batches import Batches
 from nqf_registry.train.data import Data
-from nqf_registry.train.directory import RunDirectory
+from nqf_registry.train.directory import RunDirectory, check_path
+from nqf_registry.train.divergence import described, message
 from nqf_registry.train.lockstep import Failure, Lockstep, Progress, finite
 from nqf_registry.train.losses import find_loss
-from nqf_registry.train.models import NQF, Model, Original, Subject, initial_weights
-from nqf_registry.train.optimizers import Optimizer, find_optimizer
-from nqf_registry.train.rates import Rate, automatic_rate, largest_stable_rate
-from nqf_registry.train.records import Probe, Record, Recorder, find_probes, record_steps
+from nqf_registry.train.models import MODELS, NQF, Model, Original, Subject, initial_weights
+from nqf_registry.train.preparation import check_data, choose_rule, verdicts
+from nqf_registry.train.process import terminable
+from nqf_registry.train.records import Probe, Record, Recorder, check_probes, find_probes, record_steps
 from nqf_registry.train.runs import Run
 from nqf_registry.train.settings import DTYPES, Settings, make_settings
 
@@ -87,13 +88,15 @@ def train(
 
     ``lr``, ``seed``, ``scale`` and ``weight_decay`` may be lists with one value a replica.
 
+    Ctrl-C and SIGTERM close a run: it is ``interrupted``, and its records and last weights are kept.
+
     Returns:
         The run.
 
     Raises:
-        InvalidInput: a setting is none that a run can have, or data and model do not fit.
+        InvalidInput: a setting is none that a run can have, data and model do not fit, or the folder is none for a new run.
         Diverged: a weight or loss left the finite numbers; what was recorded before is kept, and ``error.run`` holds it.
-        StorageError: the folder cannot be written.
+        StorageError: the system refuses to make or write the folder.
 
     Example:
         >>> import nqf_registry as nqf
@@ -103,7 +106,7 @@ def train(
         >>> bool(loss[0, -1] < 0.1 * loss[0, 0])
         True
     """
-    models = [model] if isinstance(model, Model) else list(model) if isinstance(model, Sequence) else []
+    models = [model] if isinstance(model, Model) else list(model) if isinstance(model, list | tuple) else []
     if not models or not all(isinstance(one, Model) for one in models):
         raise InvalidInput(
             f"nqf.train takes a model such as nqf.Original(layer) or nqf.NQF(layer), got {type(model).__name__}."
@@ -115,8 +118,11 @@ def train(
         raise InvalidInput(
             f"data must be nqf.Data, got {type(data).__name__}; nqf.teacher(layer) and nqf.digits(layer) make some."
         )
-    settings = make_settings(
+    settings, chosen = check_settings(
         n=data.n,
+        directory=directory,
+        records=records,
+        probes=probes,
         optimizer=optimizer,
         lr=lr,
         steps=steps,
@@ -132,16 +138,38 @@ def train(
         device=device,
         chunk=chunk,
     )
-    return _run(models, data, settings, record_steps(steps, records), probes, directory, progress, verify)
+    return _run(models, data, settings, chosen, probes, directory, progress, verify)
 
 
-def compare(layer: Any, data: Data, models: Sequence[Model | Callable[[Any], Model]] = (Original, NQF), **settings: Any) -> Run:
+def check_settings(
+    *,
+    n: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    records: Any = 100,
+    probes: Any = (),
+    **settings: Any,
+) -> tuple[Settings, list[int]]:
+    """Everything about a run that can be told before there is data: its settings, completed, and the steps to record.
+
+    Raises:
+        InvalidInput: a setting is none that a run can have, or the folder none for a new run.
+        StorageError: the system does not let the folder be made.
+    """
+    made = make_settings(n=n, **settings)
+    chosen = record_steps(made.steps, records)
+    check_probes(probes)
+    if directory is not None:
+        check_path(directory)
+    return made, chosen
+
+
+def compare(layer: Any, data: Data, models: Any = (Original, NQF), **settings: Any) -> Run:
     """Trains several models of one layer or composition in lockstep, from the same initial weights and on the same minibatches.
 
     Args:
         layer: a layer or a composition.
         data: what to learn.
-        models: model classes, or models of this layer.
+        models: one or several, each a name (``original``, ``nqf``), a model class, or a model of this layer.
         settings: every setting of :func:`nqf_registry.train`.
 
     Returns:
@@ -162,7 +190,25 @@ def compare(layer: Any, data: Data, models: Sequence[Model | Callable[[Any], Mod
         raise InvalidInput(
             f"nqf.compare takes a layer or a composition, got {type(layer).__name__}; take one by registry.get(key)."
         )
-    return train([model if isinstance(model, Model) else model(layer) for model in models], data, **settings)
+    return train(_models(layer, models), data, **settings)
+
+
+def _models(layer: Any, models: Any) -> list[Model]:
+    """Models of a layer, from what :func:`compare` takes for them."""
+    found: list[Model] = []
+    for model in list(models) if isinstance(models, list | tuple) else [models]:
+        if isinstance(model, str):
+            if model not in MODELS:
+                raise InvalidInput(f"there is no model {model!r}.{did_you_mean(model, MODELS)} Known are {', '.join(MODELS)}.")
+            model = MODELS[model]
+        made = model if isinstance(model, Model) else model(layer) if callable(model) else None
+        if not isinstance(made, Model) or made.subject != layer:
+            what = repr(model) if made is None else f"one of {getattr(getattr(made, 'subject', None), 'key', 'something else')}"
+            raise InvalidInput(f"models must be names, classes or models of {layer.key}, such as nqf.NQF; got {what}.")
+        found.append(made)
+    if not found:
+        raise InvalidInput(f"nqf.compare takes a model or several ({', '.join(MODELS)}), got none.")
+    return found
 
 
 def _run(
@@ -177,66 +223,93 @@ def _run(
 ) -> Run:
     """Prepares a run whose settings are checked, carries it out and closes it, whatever happens."""
     started = time.perf_counter()
-    subject, loss = models[0].subject, find_loss(settings.loss)
-    _check_data(subject, data, settings)
-    verdicts = _verdicts(subject, bool(progress)) if verify else {}
-    local = data.to(settings.device, DTYPES[settings.dtype])
-    optimizer, rate = _optimizer(subject, local, settings)
-    settings = dataclasses.replace(settings, lr=_spread(optimizer.lr, settings.replicas))
+    subject, loss, dtype = models[0].subject, find_loss(settings.loss), DTYPES[settings.dtype]
+    check_data(subject, data, settings)
+    said = verdicts(subject, bool(progress)) if verify else {}
+    local = data.to(settings.device, dtype)
+    optimizer, rate = choose_rule(subject, local, settings)
+    lr = optimizer.lr * settings.replicas if len(optimizer.lr) == 1 else optimizer.lr
+    settings = dataclasses.replace(settings, lr=lr)
     taken = find_probes(probes, subject, local, loss)
-    folder = None if directory is None else RunDirectory(directory)
-    manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), verdicts)
-    if folder is not None:
-        folder.write_manifest(manifest)
-
-    W = initial_weights(subject, settings.seeds, settings.scales, DTYPES[settings.dtype], settings.device)
-    batches = (
-        None if settings.batch is None else Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
-    )
-    lockstep = Lockstep(models, local, loss, optimizer, batches)
-    recorder = Recorder(models, local, loss, taken, lockstep.bound, settings.chunk)
-    states = [model.start(W) for model in models]
-    now = Progress(0, states, [optimizer.slots(state) for state in states])
+    manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), said)
 
     kept: list[Record] = []
     status, failure = "failed", None
-    good = now.copy()
-    try:
-        with _reporter(progress, settings.steps) as report:
-            for good, block in _blocks(lockstep, recorder, now, records):
-                failure = _failure(lockstep, good, now, block)
-                whole = [record for record in block if failure is None or record["step"] < failure.step]
-                kept += whole
-                if folder is not None:
-                    folder.append(whole)
-                if failure is not None:
-                    break
-                if kept:
-                    report(now.step, settings.steps, float(np.mean(kept[-1]["train_loss"][0])))
-        status = "finished" if failure is None else "diverged"
-    except KeyboardInterrupt:
-        status = "interrupted"
-        raise
-    finally:
-        # the last weights that were seen to be finite: those of the end, or of the beginning of the block that broke
-        last = now if status == "finished" else good
-        weights = {m.name: w for m, state in zip(models, last.states, strict=True) if (w := m.weights(state)) is not None}
-        manifest |= {"status": status, "step": last.step}
-        if failure is not None:
-            manifest["failure"] = _described(failure, models, settings)
-        run = Run(manifest, kept, weights, None if folder is None else folder.path, time.perf_counter() - started)
-        if folder is not None:
-            # where something broke already, a disk that refuses must hide neither that nor the status
-            told = contextlib.suppress(StorageError) if status == "failed" else contextlib.nullcontext()
-            with told:
-                folder.write_weights(weights)
-            with told:
-                folder.write_manifest(manifest)
+    now: Progress | None = None
+    good: Progress | None = None
+    with terminable():
+        folder = None if directory is None else RunDirectory(directory, manifest)
+        try:
+            W = initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device)
+            batches = None
+            if settings.batch is not None:
+                batches = Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
+            lockstep = Lockstep(models, local, loss, optimizer, batches)
+            recorder = Recorder(models, local, loss, taken, lockstep.bound, settings.chunk)
+            states = [model.start(W) for model in models]
+            now = Progress(0, states, [optimizer.slots(state) for state in states])
+            good = now.copy()
+            with _reporter(progress, settings.steps) as report:
+                for good, block in _blocks(lockstep, recorder, now, records):
+                    failure = _failure(lockstep, good, now, block)
+                    whole = [record for record in block if failure is None or record["step"] < failure.step]
+                    if folder is not None:
+                        folder.append(whole)
+                    kept += whole
+                    if failure is not None:
+                        break
+                    if kept:
+                        report(now.step, settings.steps, float(np.mean(kept[-1]["train_loss"][0])))
+            status = "finished" if failure is None else "diverged"
+        except (KeyboardInterrupt, SystemExit):
+            status = "interrupted"
+            raise
+        except StorageError:
+            # a run that diverged did so, whatever the disk says
+            status = "failed" if failure is None else "diverged"
+            if failure is None:
+                raise
+        finally:
+            # the last weights that were seen to be finite: those of the end, or of the beginning of the block that broke
+            last = now if status == "finished" else good
+            weights = {} if last is None else _weights(models, last)
+            manifest = {name: value for name, value in manifest.items() if name != "process"}
+            manifest |= {"status": status, "step": 0 if last is None else last.step}
+            if failure is not None:
+                manifest["failure"] = described(failure, models, settings)
+            refused = None if folder is None else _close(folder, manifest, weights)
+            run = Run(manifest, kept, weights, None if folder is None else folder.path, time.perf_counter() - started)
     if failure is not None:
-        error = Diverged(_message(failure, models, local, settings, optimizer, run))
+        text = message(failure, models, local, settings, optimizer)
+        if run.directory is not None:
+            text += f" What was recorded until then is in {run.directory}."
+        error = Diverged(f"{text} {refused}" if refused else text)
         error.run = run
         raise error
+    if refused is not None:
+        raise refused
     return run
+
+
+def _weights(models: Sequence[Model], progress: Progress) -> dict[str, dict[str, torch.Tensor]]:
+    """The weights of the models that keep some, by name."""
+    found = {model.name: model.weights(state) for model, state in zip(models, progress.states, strict=True)}
+    return {name: W for name, W in found.items() if W is not None}
+
+
+def _close(folder: RunDirectory, manifest: dict[str, Any], weights: Mapping[str, Any]) -> StorageError | None:
+    """Writes how a run ended. What the disk refuses is told in the manifest and returned: it must hide no other error."""
+    refused = None
+    try:
+        folder.write_weights(weights)
+    except StorageError as error:
+        refused = error
+        manifest["unwritten"] = {"weights": str(error)}
+    try:
+        folder.write_manifest(manifest)
+    except StorageError as error:
+        refused = error
+    return refused
 
 
 def _blocks(
@@ -271,97 +344,6 @@ def _failure(lockstep: Lockstep, good: Progress, now: Progress, block: Sequence[
         return None
     # where stepping again finds nothing, as on devices that do not add in the same order twice, the end of the block has to do
     return lockstep.failure(good, now.step) or Failure(now.step, 0, 0, float("nan"))
-
-
-def _check_data(subject: Any, data: Data, settings: Settings) -> None:
-    """Tries the subject on two samples, so that data that does not fit is told before anything is computed."""
-    find_loss(settings.loss).check(data.y)
-    ports = subject.ports()
-    if set(data.x) != set(ports):
-        raise InvalidInput(
-            f"{subject.key} takes the inputs {', '.join(f'{name} {port}' for name, port in ports.items())}; "
-            f"{data.name} has {', '.join(data.x)}."
-        )
-    x, y = data.batch(slice(0, 2))
-    x = cast(x, DTYPES[settings.dtype])
-    W = initial_weights(subject, settings.seeds[:1], settings.scales[:1], DTYPES[settings.dtype])
-    try:
-        with torch.no_grad():
-            outputs = subject({name: block[0] for name, block in W.items()}, {name: t.cpu() for name, t in x.items()})
-    except NQFError:
-        raise
-    except Exception as error:
-        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in x.items())
-        raise LayerError(
-            f"{subject.key} cannot take samples of {data.name} ({shapes}): {type(error).__name__}: {error}"
-        ) from error
-    if outputs.shape[-1] != y.shape[-1]:
-        raise InvalidInput(
-            f"{subject.key} has {outputs.shape[-1]} outputs, {data.name} has targets of {y.shape[-1]}; give the layer "
-            f"as many outputs."
-        )
-
-
-def _optimizer(subject: Any, data: Data, settings: Settings) -> tuple[Optimizer, Rate]:
-    """The rule with its constants, and the rate with its reason."""
-    rule, decay = find_optimizer(settings.optimizer), _merged(settings.weight_decay)
-    if isinstance(settings.lr, str):
-        rate = automatic_rate(subject, data, find_loss(settings.loss), rule((0.0,), decay, settings.momentum))
-        return rule((rate.value,), decay, settings.momentum), rate
-    return rule(_merged(settings.lr), decay, settings.momentum), Rate(settings.lr[0], "given")
-
-
-def _merged(values: tuple[float, ...]) -> tuple[float, ...]:
-    """One number where all replicas have the same, so that a step need not look it up by replica."""
-    return values[:1] if len(set(values)) == 1 else values
-
-
-def _spread(values: tuple[float, ...], replicas: int) -> tuple[float, ...]:
-    return values * replicas if len(values) == 1 else values
-
-
-def _described(failure: Failure, models: Sequence[Model], settings: Settings) -> dict[str, Any]:
-    return {
-        "step": failure.step,
-        "model": models[failure.model].name,
-        "replica": failure.replica,
-        "seed": settings.seeds[failure.replica],
-        "value": str(failure.value),
-    }
-
-
-def _message(failure: Failure, models: Sequence[Model], data: Data, settings: Settings, optimizer: Optimizer, run: Run) -> str:
-    """What happened, and which rate to take instead."""
-    rate = _spread(optimizer.lr, settings.replicas)[failure.replica]
-    where = f"replica {failure.replica} (seed {settings.seeds[failure.replica]})"
-    text = (
-        f"{models[failure.model].name} of {models[0].subject.key} left the finite numbers at step {failure.step}: "
-        f"{where} has loss "
-        f"{failure.value:g} at rate {rate:.4g}."
-    )
-    try:
-        stable = largest_stable_rate(models[0].subject, data, find_loss(settings.loss), optimizer.stability_limit())
-    except Exception:  # an estimate that fails must not hide what happened
-        stable = None
-    if stable is not None:
-        text += f" The estimated largest stable rate of {settings.optimizer} is {stable:.4g}; take a rate below it."
-    else:
-        text += f" There is no estimate of the largest stable rate of {settings.optimizer} here; take a smaller one."
-    return text + ("" if run.directory is None else f" What was recorded until then is in {run.directory}.")
-
-
-def _verdicts(subject: Any, told: bool) -> dict[str, str]:
-    """The verdict line of every layer of the subject; a layer that nobody has verified is verified now."""
-    from nqf_registry.verify.verdict import verdict
-
-    said: dict[Any, Any] = {}
-    for layer in manifests.layers_of(subject).values():
-        if layer not in said:
-            said[layer] = verdict(layer)
-            if told:
-                print(said[layer].line(), file=sys.stderr)
-    # whether a verdict was measured now or before makes no difference to the run, so the manifest does not say
-    return {name: dataclasses.replace(said[layer], cached=False).line() for name, layer in manifests.layers_of(subject).items()}
 
 
 @contextlib.contextmanager

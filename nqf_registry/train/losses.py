@@ -90,6 +90,6 @@ def find_loss(loss: str | Loss) -> Loss:
     """
     if isinstance(loss, Loss):
         return loss
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise InvalidInput(f"loss must be one of {', '.join(LOSSES)}; got {loss!r}.{did_you_mean(str(loss), LOSSES)}")
     return LOSSES[loss]

@@ -2,8 +2,9 @@
 
 ``manifest.json`` in the run's folder holds the subject with its sizes and the hash of its source, the models, the data with
 its hash, every setting, the chosen rate and its rule, the verdicts, versions, device and git state, and the status:
-``running``, ``finished``, ``diverged``, ``interrupted`` or ``failed``. It holds no time of day: the same command gives the
-same bytes.
+``running``, ``finished``, ``diverged``, ``interrupted`` or ``failed``; while it runs, also its process, so that a run whose
+process has ended is read as ``killed``. What could not be written at the end is told under ``unwritten``. It holds no time of
+day: the same command gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 import functools
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,79 @@ import torch
 from nqf_registry import __version__
 from nqf_registry.train.data import Data
 from nqf_registry.train.models import Model
+from nqf_registry.train.process import this_process
 from nqf_registry.train.rates import Rate
 from nqf_registry.train.settings import Settings
 
 FORMAT = 1
 FILE = "manifest.json"
-STATUSES = ("running", "finished", "diverged", "interrupted", "failed")
+STATUSES = ("running", "finished", "diverged", "interrupted", "failed", "killed")
 PACKAGES = ("numpy", "scipy", "torch", "opt-einsum", "scikit-learn")
+
+
+def _words(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e309
+
+
+def _word(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _object_of_words(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+# What a reader relies on: where it stands, and what it must be.
+SHAPE: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
+    ("status",): (lambda value: value in STATUSES, "a status"),
+    ("subject", "key"): (_word, "a word"),
+    ("verdicts",): (_object_of_words, "an object of words"),
+    ("models",): (lambda value: _words(value) and len(set(value)) == len(value), "a list of different words"),
+    ("data", "name"): (_word, "a word"),
+    ("data", "hash"): (_word, "a word"),
+    ("data", "n"): (_whole, "a whole number"),
+    ("settings", "optimizer"): (_word, "a word"),
+    ("settings", "dtype"): (_word, "a word"),
+    ("settings", "device"): (_word, "a word"),
+    ("settings", "steps"): (_whole, "a whole number"),
+    ("settings", "seeds"): (lambda value: isinstance(value, list) and bool(value) and all(map(_whole, value)), "whole numbers"),
+    ("rate", "rule"): (_word, "a word"),
+    ("versions",): (_object_of_words, "an object of words"),
+}
+BY_REPLICA = ("lr", "scales", "weight_decay")
+
+
+def damage(manifest: Mapping[str, Any]) -> str:
+    """What is missing or wrong in a manifest that was read, empty where a reader finds all it needs."""
+    for place, (fits, what) in SHAPE.items():
+        value: Any = manifest
+        for name in place:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        try:
+            good = fits(value)
+        except TypeError:  # something that cannot even be compared
+            good = False
+        if not good:
+            return f"{'.'.join(place)} must be {what}"
+    settings = manifest["settings"]
+    for name in BY_REPLICA:
+        value = settings.get(name)
+        if not isinstance(value, list) or len(value) != len(settings["seeds"]) or not all(map(_finite, value)):
+            return f"settings.{name} must be one number a replica"
+    if "step" in manifest and not _whole(manifest["step"]):
+        return "step must be a whole number"
+    failure = manifest.get("failure", {"step": 0, "model": "", "replica": 0})
+    if not isinstance(failure, Mapping) or not {"step", "model", "replica"} <= set(failure):
+        return "failure must name step, model and replica"
+    return ""
 
 
 def layers_of(subject: Any) -> dict[str, Any]:
@@ -50,6 +117,7 @@ def describe(
     return {
         "format": FORMAT,
         "status": "running",
+        "process": this_process(),
         "subject": {
             "key": subject.key,
             "layers": {name: describe_layer(layer) for name, layer in layers_of(subject).items()},
@@ -59,7 +127,7 @@ def describe(
         "models": [model.name for model in models],
         "data": describe_data(data),
         "settings": plain(dataclasses.asdict(settings)),
-        "rate": dataclasses.asdict(rate),
+        "rate": plain(dataclasses.asdict(rate)),
         "records": list(records),
         "probes": list(probes),
         "device": device_name(settings.device),

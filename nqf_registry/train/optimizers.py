@@ -174,7 +174,7 @@ def find_optimizer(name: str) -> type[Optimizer]:
     Raises:
         InvalidInput: there is none of that name.
     """
-    if name not in OPTIMIZERS:
+    if not isinstance(name, str) or name not in OPTIMIZERS:
         raise InvalidInput(
             f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {name!r}.{did_you_mean(str(name), OPTIMIZERS)}"
         )

@@ -7,6 +7,7 @@ distance from the first model, and whatever the caller's *probes* say: named fun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from nqf_registry.spelling import did_you_mean
 from nqf_registry.train.data import Data
 from nqf_registry.train.losses import Loss
 from nqf_registry.train.models import Bound, Model, State
+from nqf_registry.train.settings import whole
 
 Probe = Callable[[State], Tensor]
 Record = dict[str, Any]
@@ -41,12 +43,16 @@ def record_steps(steps: int, records: int | Sequence[int]) -> list[int]:
     Raises:
         InvalidInput: not a number of at least 2, nor steps of this run.
     """
-    if isinstance(records, int):
+    if hasattr(records, "tolist"):
+        records = records.tolist()  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(records, int) and not isinstance(records, bool):
         if records < 2:
             raise InvalidInput(f"records must be at least 2, the first step and the last; got {records}.")
         return log_spaced(steps, records)
-    chosen = sorted({int(step) for step in records})
-    if chosen and not 0 <= chosen[0] <= chosen[-1] <= steps:
+    if isinstance(records, bool) or not isinstance(records, Sequence | AbstractSet) or isinstance(records, str | bytes):
+        raise InvalidInput(f"records must be a number of records or a list of steps, got {records!r}.")
+    chosen = sorted({whole("each of records", step, 0) for step in records})
+    if chosen and chosen[-1] > steps:
         raise InvalidInput(f"records must be steps from 0 to {steps}; got {chosen[0]} to {chosen[-1]}.")
     return sorted({0, *chosen, steps})
 
@@ -59,21 +65,47 @@ def top_mode(subject: Any, data: Data, loss: Loss) -> Probe:
 PROBES: dict[str, Callable[[Any, Data, Loss], Probe]] = {"top-mode": top_mode}
 
 
+# What records and runs hold anyway, by the names they have there.
+MEASURED = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "output_distance", "weight_distance")
+RESERVED = {*MEASURED, "model", "replica", "record", "step", "time", "seed", "scale", "lr", "weight_decay"}
+
+
+def check_probes(probes: Any) -> Mapping[str, Probe | None]:
+    """Probes by name: functions, or None for a built-in one that is yet to be made.
+
+    Raises:
+        InvalidInput: no probes, a name that no built-in probe has, or one under which something else is recorded.
+    """
+    if isinstance(probes, Mapping):
+        for name, probe in probes.items():
+            if not isinstance(name, str) or not name:
+                raise InvalidInput(f"a probe's name must be a word, got {name!r}.")
+            first, dash, last = name.rpartition("-")
+            if name in RESERVED or (dash and last.isdigit() and (first in RESERVED or first in probes)):
+                raise InvalidInput(f"the run itself records or counts by {name!r}; give this probe another name.")
+            if not callable(probe):
+                raise InvalidInput(f"the probe {name!r} must be a function of the weights, got {type(probe).__name__}.")
+        return dict(probes)
+    names = [probes] if isinstance(probes, str) else list(probes) if isinstance(probes, Sequence | AbstractSet) else None
+    if names is None:
+        raise InvalidInput(
+            f"probes must be names of built-in ones ({', '.join(PROBES)}) or a dict of functions, got {type(probes).__name__}."
+        )
+    for name in names:
+        if not isinstance(name, str) or name not in PROBES:
+            raise InvalidInput(
+                f"there is no built-in probe {name!r}.{did_you_mean(str(name), PROBES)} Known are {', '.join(PROBES)}."
+            )
+    return dict.fromkeys(names)
+
+
 def find_probes(probes: Mapping[str, Probe] | Sequence[str] | str, subject: Any, data: Data, loss: Loss) -> dict[str, Probe]:
     """Probes by name: built-in ones made for this subject and data, others as they are.
 
     Raises:
-        InvalidInput: a name that no built-in probe has.
+        InvalidInput: as :func:`check_probes`.
     """
-    if isinstance(probes, Mapping):
-        return dict(probes)
-    names = [probes] if isinstance(probes, str) else list(probes)
-    for name in names:
-        if name not in PROBES:
-            raise InvalidInput(
-                f"there is no built-in probe {name!r}.{did_you_mean(str(name), PROBES)} Known are {', '.join(PROBES)}."
-            )
-    return {name: PROBES[name](subject, data, loss) for name in names}
+    return {name: probe or PROBES[name](subject, data, loss) for name, probe in check_probes(probes).items()}
 
 
 class Recorder:
@@ -105,6 +137,7 @@ class Recorder:
             else None
         )
         self._labels = _are_labels(data.y)
+        self._shapes: dict[str, torch.Size] = {}
         self._pending: list[tuple[int, dict[str, Tensor]]] = []
 
     def measure(self, step: int, states: Sequence[State]) -> None:
@@ -163,11 +196,19 @@ class Recorder:
     def _probed(self, name: str, probe: Probe, W: State | None, state: State) -> Tensor:
         if W is None:
             return _missing(state)
-        value, replicas = probe(W), next(iter(state.values())).shape[0]
+        replicas = next(iter(state.values())).shape[0]
+        value = probe({block: t.clone() for block, t in W.items()})  # a copy: whoever looks on cannot change the run
         if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != replicas:
             what = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InvalidInput(f"the probe {name!r} must give a tensor with leading replica axis {replicas}, got {what}.")
-        return value
+        if value.is_complex():
+            raise InvalidInput(f"the probe {name!r} must give real numbers, got {value.dtype}.")
+        if self._shapes.setdefault(name, value.shape) != value.shape:
+            raise InvalidInput(
+                f"the probe {name!r} must give one shape for every model and step; got {tuple(value.shape)} after "
+                f"{tuple(self._shapes[name])}."
+            )
+        return value.detach().to(next(iter(W.values())).device)
 
 
 def _missing(state: State) -> Tensor:

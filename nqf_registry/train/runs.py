@@ -51,14 +51,15 @@ class Run:
 
         Raises:
             InvalidInput: the folder holds no run.
-            StorageError: it cannot be read.
+            StorageError: it cannot be read, or something in it is damaged.
         """
         path = Path(path)
-        return cls(directories.read_manifest(path), directories.read_records(path), None, path)
+        manifest = directories.read_manifest(path)
+        return cls(manifest, directories.read_records(path, manifest), None, path)
 
     @property
     def status(self) -> str:
-        """``running``, ``finished``, ``diverged``, ``interrupted`` or ``failed``."""
+        """``running``, ``finished``, ``diverged``, ``interrupted``, ``failed``, or ``killed`` where its process just ended."""
         return self.manifest["status"]
 
     @property

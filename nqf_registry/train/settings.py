@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from nqf_registry.errors import InvalidInput
 from nqf_registry.train.losses import find_loss
 from nqf_registry.train.optimizers import find_optimizer
 
+SEEDS = 2**63 - 1  # the largest seed; with its sign, what every random generator and every file format takes
+STEPS = 2**53  # so many are still counted exactly where they become times
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MOMENTUM = 0.9
 
@@ -58,8 +61,8 @@ class Settings:
 
 def make_settings(
     *,
-    n: int,
-    optimizer: str,
+    n: int | None,
+    optimizer: Any,
     lr: Any,
     steps: int,
     batch: int | None,
@@ -68,25 +71,26 @@ def make_settings(
     seed: Any,
     scale: Any,
     weight_decay: Any,
-    momentum: float | None,
+    momentum: Any,
     loss: Any,
     dtype: Any,
     device: Any,
     chunk: int | None,
 ) -> Settings:
-    """Checks every setting; n is the number of training samples.
+    """Checks every setting; n is the number of training samples, None where it is not known yet.
 
     Raises:
         InvalidInput: a setting is none that a run can have.
     """
-    rule = find_optimizer(optimizer)
-    whole("steps", steps, 0)
-    whole("replicas", replicas, 1)
-    whole("batch_seed", batch_seed, 0)
-    if batch is not None and whole("batch", batch, 1) > n:
-        raise InvalidInput(
-            f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step."
-        )
+    rule, dtype = find_optimizer(optimizer), find_dtype(dtype)
+    steps, replicas = whole("steps", steps, 0, STEPS), whole("replicas", replicas, 1)
+    batch_seed = whole("batch_seed", batch_seed, 0, SEEDS)
+    if batch is not None:
+        batch = whole("batch", batch, 1)
+        if n is not None and batch > n:
+            raise InvalidInput(
+                f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step."
+            )
     seed, scale, weight_decay, lr = map(_listed, (seed, scale, weight_decay, lr))
     given = {"seed": seed, "scale": scale, "weight_decay": weight_decay, "lr": lr}
     lists = {name: len(value) for name, value in given.items() if isinstance(value, Sequence) and not isinstance(value, str)}
@@ -97,14 +101,15 @@ def make_settings(
     if replicas not in (1, count):
         raise InvalidInput(f"replicas is {replicas}, but {max(lists, key=lambda n: lists[n])} has {count} values.")
     if isinstance(seed, Sequence) and not isinstance(seed, str):
-        seeds = tuple(whole("seed", s, 0) for s in seed)
+        seeds = tuple(whole("seed", s, 0, SEEDS) for s in seed)
     else:
-        seeds = tuple(whole("seed", seed, 0) + r for r in range(count))
+        first = whole("seed", seed, 0, SEEDS - count + 1)
+        seeds = tuple(first + r for r in range(count))
     if rule.takes_momentum:
-        beta = MOMENTUM if momentum is None else float(momentum)
+        beta = MOMENTUM if momentum is None else number("momentum", momentum)
         if not 0 <= beta < 1:
             raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum}.")
-    elif momentum:
+    elif momentum is not None and number("momentum", momentum):
         raise InvalidInput(
             f"optimizer {optimizer!r} takes no momentum; use optimizer='momentum' or 'nesterov', or leave momentum out."
         )
@@ -114,30 +119,56 @@ def make_settings(
         optimizer=optimizer,
         lr=lr
         if isinstance(lr, str) and lr == "auto"
-        else _numbers("lr", lr, count, positive=True, word="a positive number, or 'auto'"),
+        else _numbers("lr", lr, count, dtype, positive=True, word="a positive number, or 'auto'"),
         steps=steps,
         batch=batch,
         batch_seed=batch_seed,
         seeds=seeds,
-        scales=_numbers("scale", scale, count, positive=True, word="a positive number"),
-        weight_decay=_numbers("weight_decay", weight_decay, count, positive=False, word="a number of at least 0"),
+        scales=_numbers("scale", scale, count, dtype, positive=True, word="a positive number"),
+        weight_decay=_numbers("weight_decay", weight_decay, count, dtype, positive=False, word="a number of at least 0"),
         momentum=beta,
         loss=find_loss(loss).name,
-        dtype=find_dtype(dtype),
-        device=find_device(device),
+        dtype=dtype,
+        device=find_device(device, dtype),
         chunk=whole("chunk", max(1, 16384 // count) if chunk is None else chunk, 1),
     )
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """A whole number of at least ``least``.
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A whole number of at least ``least``, and at most ``most``.
 
     Raises:
         InvalidInput: it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return value
+    if most is not None and value > most:
+        raise InvalidInput(f"{name} must be a whole number from {least} to {most}, got {_short(value)}.")
+    return int(value)
+
+
+def number(name: str, value: Any) -> float:
+    """A finite number.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        found = float(value) if real else float("nan")
+    except OverflowError:
+        found = float("inf")
+    if not abs(found) < float("inf"):
+        raise InvalidInput(f"{name} must be a finite number, got {_short(value)}.")
+    return found
+
+
+def _short(value: Any) -> str:
+    """A value for a message, cut where it is long; an integer of many digits is not even written out."""
+    if isinstance(value, int) and abs(value) > 10**30:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def _listed(value: Any) -> Any:
@@ -145,12 +176,20 @@ def _listed(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, range) else value
 
 
-def _numbers(name: str, value: Any, count: int, positive: bool, word: str) -> tuple[float, ...]:
+def _numbers(name: str, value: Any, count: int, dtype: str, positive: bool, word: str) -> tuple[float, ...]:
+    """One number a replica, each one that the dtype holds."""
     values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * count
+    limits = torch.finfo(DTYPES[dtype])
+    found = []
     for one in values:
         if isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < float("inf") or (positive and one == 0):
             raise InvalidInput(f"{name} must be {word}, got {one!r}.")
-    return tuple(float(one) for one in values)
+        if one > limits.max or (positive and one < limits.smallest_normal):
+            raise InvalidInput(
+                f"{name} must lie in the range of {dtype}, {limits.smallest_normal:.3g} to {limits.max:.3g}; got {_short(one)}."
+            )
+        found.append(float(one))
+    return tuple(found)
 
 
 def find_dtype(dtype: Any) -> str:
@@ -165,17 +204,17 @@ def find_dtype(dtype: Any) -> str:
     return name
 
 
-def find_device(device: Any) -> str:
-    """A device that is there; ``auto`` is CUDA where there is one, else the CPU.
+def find_device(device: Any, dtype: str = "float32") -> str:
+    """A device that is there and computes in the dtype; ``auto`` is CUDA where there is one, else the CPU.
 
     Raises:
         InvalidInput: torch has no such device here.
     """
-    if device == "auto":
+    if isinstance(device, str) and device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         found = torch.device(device)
-        torch.empty(1, device=found)
+        float(torch.ones(2, dtype=DTYPES[dtype], device=found).sum())  # a device such as meta gives tensors and no numbers
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InvalidInput(

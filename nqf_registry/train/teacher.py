@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,10 +14,12 @@ from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import cast
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.train.data import Data
-from nqf_registry.train.settings import whole
+from nqf_registry.train.models import Subject
+from nqf_registry.train.settings import SEEDS, number, whole
 
 TOLERANCE = 0.01
 SMALLEST = 1e-12
+LARGEST = 1e100  # of noise and singular values, and its inverse the least: squares beyond leave float64
 
 
 def teacher(
@@ -58,11 +61,13 @@ def teacher(
         >>> data.y.shape, data.info["factor"]
         (torch.Size([32, 1]), 1.0)
     """
-    whole("n", n, 1)
-    whole("seed", seed, 0)
+    if not isinstance(layer, Subject):
+        raise InvalidInput(f"nqf.teacher takes a layer or a composition, got {type(layer).__name__}.")
+    n, seed = whole("n", n, 1), whole("seed", seed, 0, SEEDS)
     test = n // 4 if test is None else whole("test", test, 0)
-    if not isinstance(noise, int | float) or noise < 0:
-        raise InvalidInput(f"noise must be a number of at least 0, got {noise!r}.")
+    noise = number("noise", noise)
+    if not 0 <= noise <= LARGEST:
+        raise InvalidInput(f"noise must be a number from 0 to {LARGEST:g}, got {noise!r}.")
     zeros = layer.zeros(torch.float64)
     values = _singular_values(layer, zeros, rank, singular_values)
     generator = torch.Generator().manual_seed(seed)
@@ -115,12 +120,20 @@ def teacher(
 def _singular_values(layer: Any, zeros: dict[str, Tensor], rank: int | None, given: Sequence[float] | None) -> list[float]:
     most = min(min(prod(block.shape[:-1]), block.shape[-1]) for block in zeros.values())
     if rank is not None:
-        whole("rank", rank, 1)
+        rank = whole("rank", rank, 1)
     if given is not None:
-        values = [float(s) for s in given]
-        if not values or not all(0 < s < float("inf") for s in values) or (rank is not None and rank != len(values)):
+        listed: Any = given.tolist() if isinstance(given, Tensor | np.ndarray) else given
+        if not isinstance(listed, Sequence) or isinstance(listed, str | bytes):
+            raise InvalidInput(f"singular_values must be a list of positive numbers such as [1, 0.5], got {given!r}.")
+        values = [number("each of singular_values", s) for s in listed]
+        if not values or not all(s > 0 for s in values) or (rank is not None and rank != len(values)):
             wanted = "positive numbers" if rank is None else f"{rank} positive numbers, as many as the rank"
-            raise InvalidInput(f"singular_values must be {wanted}, got {list(given)}.")
+            raise InvalidInput(f"singular_values must be {wanted}, got {values}.")
+        if not all(1 / LARGEST <= s <= LARGEST for s in values):
+            raise InvalidInput(
+                f"singular_values must lie from {1 / LARGEST:g} to {LARGEST:g}, since float64 loses what the squares of "
+                f"others are; got {values}."
+            )
     else:
         values = [0.5**k for k in range(min(4, most) if rank is None else rank)]
     if len(values) > most:
