@@ -44,10 +44,10 @@ def check_weights(key: str, blocks: Blocks, W: Mapping[str, Tensor]) -> int | No
                 f"{key}: block {name!r} must be a floating torch tensor {(*shape, 'd')}, got {what}; "
                 "torch.as_tensor(block, dtype=torch.float32) makes one."
             )
-        got = block.shape
+        got = tuple(block.shape)
         lead = len(got) - len(shape) - 1
         if lead not in (0, 1) or got[lead:-1] != tuple(shape):
-            raise InvalidInput(f"{key}: block {name!r} must be {(*shape, 'd')}, with the neuron axis last, got {tuple(got)}.")
+            raise InvalidInput(f"{key}: block {name!r} must be {(*shape, 'd')}, with the neuron axis last, got {got}.")
         seen.add((got[0] if lead else None, got[-1], block.dtype))
     if len(seen) > 1:
         given = {name: (tuple(block.shape), block.dtype) for name, block in W.items()}
@@ -70,8 +70,9 @@ def check_inputs(key: str, x: Mapping[str, Tensor], ports: Mapping[str, Any] | N
         InvalidInput: x is no dict of tensors with one common leading axis, or does not fit the ports.
     """
     if not isinstance(x, Mapping) or not x or not all(isinstance(t, Tensor) and t.ndim for t in x.values()):
-        raise InvalidInput(f"{key}: x must be a dict of tensors with a leading sample axis, got {_described(x)}.")
-    counts = {name: t.shape[0] for name, t in x.items()}
+        what = {name: _described(t) for name, t in x.items()} if isinstance(x, Mapping) else _described(x)
+        raise InvalidInput(f"{key}: x must be a dict of tensors with a leading sample axis, got {what or 'an empty dict'}.")
+    counts = {name: len(t) for name, t in x.items()}
     if len(set(counts.values())) > 1:
         raise InvalidInput(f"{key}: the inputs have different numbers of samples: {counts}.")
     if ports is not None:
@@ -80,7 +81,7 @@ def check_inputs(key: str, x: Mapping[str, Tensor], ports: Mapping[str, Any] | N
             raise InvalidInput(f"{key}: x must be a dict of the inputs {takes}; got {', '.join(map(str, x))}.")
         for name, port in ports.items():
             t = x[name]
-            if t.shape[1:] != port.shape:
+            if tuple(t.shape)[1:] != port.shape:
                 raise InvalidInput(f"{key}: the input {name!r} takes {port}, got the shape {tuple(t.shape)}.")
             if t.is_floating_point() == port.integer or t.is_complex():
                 kind = "integers" if port.integer else "floating numbers"

@@ -63,8 +63,11 @@ def pick(block: Tensor, axis: int, which: Rows) -> Tensor:
     """
     try:
         return block.index_select(axis, which.index)
-    except IndexError:
-        raise _out_of_range(which, block.shape[axis]) from None
+    except (IndexError, RuntimeError):  # torch raises the one on the first axis and the other elsewhere
+        size = block.shape[axis]
+        if not bool(((which.index < 0) | (which.index >= size)).any()):
+            raise
+        raise _out_of_range(which, size) from None
 
 
 def _out_of_range(which: Rows, size: int) -> InvalidInput:

@@ -225,9 +225,10 @@ class Layer:
                 out = mapped(
                     self, lambda *parts: self.forward(dict(zip(names, parts, strict=True)), x), [W[name] for name in names], 0
                 )
-        except IndexError as error:
+        except (IndexError, RuntimeError) as error:
             integers = [name for name, t in x.items() if not t.is_floating_point()]
-            if not integers:
+            # on another axis than the first torch says it by a RuntimeError
+            if not integers or not (isinstance(error, IndexError) or "out of DATA bounds" in str(error)):
                 raise
             raise InvalidInput(
                 f"{self.key}: an index in {' or '.join(integers)} is out of range for these sizes ({error})."

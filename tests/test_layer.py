@@ -234,6 +234,15 @@ def test_an_index_out_of_range_is_named(replicas):
         layer(W, {"token": torch.tensor([0, 5]), "x": torch.ones(2)})
 
 
+def test_an_index_out_of_range_on_the_replica_axis_is_named():
+    def forward(self, W, x):
+        return W["table"].index_select(W["table"].ndim - 2, x["token"]).sum(-1, keepdim=True)
+
+    layer = type("Batch", (Lookup,), {"key": "batch", "batched": True, "forward": forward})()
+    with pytest.raises(nqf.InvalidInput, match="batch: an index in token is out of range"):
+        layer({"table": torch.zeros(3, 5, 2)}, {"token": torch.tensor([0, 5]), "x": torch.ones(2)})
+
+
 @pytest.mark.parametrize(
     "result, words",
     [(lambda n: torch.zeros(n), r"\(6, k\)"), (lambda n: torch.zeros(1, n), "got"), (lambda n: 0.0, "got float")],

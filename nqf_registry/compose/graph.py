@@ -194,7 +194,7 @@ class Composition:
 
         Args:
             W: the blocks of all nodes; each may have one leading replica axis R.
-            x: inputs with leading axis n; floating ones are cast to the dtype of W, integer ones never.
+            x: inputs with leading axis n; floating ones are cast to the dtype of W, integer ones to int64.
 
         Returns:
             (n, k), or (R, n, k).

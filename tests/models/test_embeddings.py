@@ -49,3 +49,16 @@ def test_a_large_matrix_is_completed_without_a_one_hot():
 def test_a_feature_table_is_refused(key):
     with pytest.raises(nqf.InvalidInput, match="define encode"):
         REGISTRY.get(key).encode(torch.zeros(2, 2))
+
+
+@models
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32])
+def test_indices_of_any_width_train_alike(key, kind):
+    layer, g = REGISTRY.get(key), torch.Generator().manual_seed(0)
+    x = layer.sample(9, g)
+    narrow = {name: t.to(kind) for name, t in x.items()}
+    W, cotangent = nqf.Original(layer).init([0, 1], scale=0.5), torch.ones(2, 9, 1)
+    assert torch.equal(layer(W, narrow), layer(W, x))
+    for model in (nqf.Original(layer), nqf.NQF(layer)):
+        one, two = model.bind(narrow).pullback(W, cotangent), model.bind(x).pullback(W, cotangent)
+        assert all(torch.equal(one[name], two[name]) and two[name].any() for name in W)
