@@ -1,4 +1,4 @@
-"""``structure-matrix``: the declared Ā(x), g(x), B(x) and f(0) are the measured ones."""
+"""``structure-matrix``: the declared Ā(x), g(x), B(x) and f(0) are the measured ones, a declared pullback the gradient."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from nqf_registry.verify.drive import Measurement
 from nqf_registry.verify.matrix_free import measure_along, one_neuron_rays, too_large
 from nqf_registry.verify.measured import Measured
 from nqf_registry.verify.report import NOT_APPLICABLE, OBSERVED, UNDECIDED, Check
+from nqf_registry.verify.residuals.pullback import pullback
 from nqf_registry.verify.residuals.structure_matrix import Gap, compare
 from nqf_registry.verify.setting import Setting
 from nqf_registry.verify.strategies import Draw
 from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES
 
 NAME = "structure-matrix"
-PARTS = ("structure", "linear", "cross", "offset")
+PARTS = ("structure", "linear", "cross", "offset", "pullback")
 
 
 def check(context: Context) -> Check:
@@ -31,7 +32,9 @@ def check(context: Context) -> Check:
         if too_large(setting):
             return _matrix_free(context, draw, setting, declared)
         seen = context.measured(draw)
-        gaps = _gaps(setting, seen, declared)
+        gaps = _gaps(setting, seen, [name for name in declared if name != "pullback"])
+        if "pullback" in declared:
+            gaps["pullback"] = _pullback(context, draw, setting)
         if not gaps:
             return None
         asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
@@ -43,9 +46,8 @@ def check(context: Context) -> Check:
                 f", and {said}" if residual > seen.error else ""
             )
             residual = max(residual, asymmetry)
-        details = {"part": part, "source": seen.source, "said": said} | {
-            f"{name}_residual": g.residual for name, g in gaps.items()
-        }
+        source = "autograd" if part == "pullback" else seen.source
+        details = {"part": part, "source": source, "said": said} | {f"{name}_residual": g.residual for name, g in gaps.items()}
         return Measurement(
             residual,
             max(AUTODIFF, seen.error),
@@ -62,7 +64,8 @@ def check(context: Context) -> Check:
         True,
         holds=f"the declared {', '.join(declared)} equal the measured ones at every width, sample and output",
         broken="{said} (relative error {residual}, measured by {source})",
-        advice="Ā is half the Hessian block of one neuron at zero; check factors of ½, transposes and Kronecker factors.",
+        advice="Ā is half the Hessian block of one neuron at zero, a pullback the gradient of Σ cotangent · f; check "
+        "factors of ½, transposes and Kronecker factors.",
     )
 
 
@@ -100,10 +103,21 @@ def _gaps(setting: Setting, seen: Measured, declared: list[str]) -> dict[str, Ga
     return {name: compare(declared_part(setting, name, measured[name][0]), *measured[name]) for name in here}
 
 
+def _pullback(context: Context, draw: Draw, setting: Setting) -> Gap:
+    """The gap of the declared gradient, at weights of about the length scale, where the layer is not its quadratic form."""
+    return pullback(setting, context.weights(draw, setting), context.seed + draw.weights)
+
+
 _TITLES = {"structure": "Ā", "linear": "g", "cross": "B", "offset": "f(0)"}
 
 
 def _said(setting: Setting, part: str, gap: Gap) -> str:
+    if part == "pullback":
+        parameter, neuron = gap.place
+        return (
+            f"the pullback by {parameter_name(setting.layer, parameter)} of neuron {neuron} at width {setting.d} is declared "
+            f"{gap.declared:.6g} and autograd gives {gap.measured:.6g}{_ratio(gap)}"
+        )
     sample, output, *indices = gap.place
     entry = f"[{', '.join(parameter_name(setting.layer, i) for i in indices)}]" if indices else ""
     return (
@@ -123,6 +137,18 @@ def _ratio(gap: Gap) -> str:
 
 
 def _counterexample(context: Context, draw: Draw, setting: Setting, part: str, gap: Gap) -> dict[str, Any]:
+    if part == "pullback":
+        parameter, neuron = gap.place
+        return context.describe(
+            draw,
+            setting,
+            context.weights(draw, setting),
+            part=part,
+            entry=[parameter_name(setting.layer, parameter)],
+            neuron=neuron,
+            declared=gap.declared,
+            measured=gap.measured,
+        )
     sample, output, *indices = gap.place
     entry = [parameter_name(setting.layer, i) for i in indices]
     found = {
@@ -174,8 +200,17 @@ def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[
         gaps["linear"] = compare(total.movedim(0, -1), seen.slope.movedim(0, -1), size / s)
     if "offset" in declared:
         gaps["offset"] = compare(declared_part(setting, "offset", setting.offset), setting.offset, size)
+    if "pullback" in declared:
+        gaps["pullback"] = _pullback(context, draw, setting)
     asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
     part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
+    if part == "pullback":
+        return Measurement(
+            max(gap.residual, asymmetry),
+            max(AUTODIFF, seen.error),
+            counterexample=lambda: _counterexample(context, draw, setting, part, gap),
+            details={"part": part, "source": "autograd", "said": _said(setting, part, gap)},
+        )
     sample, output = gap.place[:2]
     said = (
         f"{_TITLES[part]} of sample {sample}, output {output} is {gap.declared:.6g} along a ray and measured {gap.measured:.6g}"
