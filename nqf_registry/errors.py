@@ -3,6 +3,26 @@
 from typing import Any
 
 
+LONGEST = 500
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, on one line and not too long; "" where it says nothing or its own ``__str__`` fails.
+
+    Torch writes the C++ frames after the words "Exception raised from"; they help nobody who reads a message.
+
+    >>> one_line(ValueError("two\\nlines"))
+    'two lines'
+    """
+    try:
+        text = " ".join(str(error).partition("Exception raised from")[0].split())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an exception of a plugin's own, which may even end the program in its __str__
+        return ""
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
 class NQFError(Exception):
     """Base of every error that the library raises on purpose.
 

@@ -74,8 +74,8 @@ def load(source: Source) -> Plugin:
         with _stage("validation"):
             named = _named_layers(layers), _named_commands(commands), _named_data(data)
             metadata = describe(*named)
-    registered = [*layers, *(command.callback for command in commands), *(loader for _, loader in data)]
-    files = _files(source, module, set(sys.modules) - before, registered)
+            registered = [*layers, *(command.callback for command in commands), *(loader for _, loader in data)]
+            files = _files(source, module, set(sys.modules) - before, registered)
     return Plugin(source, *named, metadata, files)
 
 
@@ -213,14 +213,16 @@ def _unique(pairs: list[tuple[str, Any]], kind: str) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- files
 
 
-def _files(source: Source, module: str, fresh: set[str], registered: list[Any]) -> tuple[str, ...]:
+def _files(source: Source, module: str, fresh: set[Any], registered: list[Any]) -> tuple[str, ...]:
     """The plugin's own files: a change in any of them makes cached metadata stale.
 
     These are its module and the packages above it, the modules of its top-level package that were imported with it, and those
     that define the registered classes and what they inherit.
     """
     top = module.partition(".")[0]
-    names = {module, *_parents(module), *(name for name in fresh if name == top or name.startswith(top + "."))}
+    # A plugin may put anything into sys.modules and into __file__.
+    own = (name for name in fresh if isinstance(name, str) and (name == top or name.startswith(top + ".")))
+    names = {module, *_parents(module), *own}
     for thing in registered:
         for part in getattr(thing, "__mro__", (thing,)):
             names.add(str(getattr(part, "__module__", "")))
@@ -228,7 +230,9 @@ def _files(source: Source, module: str, fresh: set[str], registered: list[Any]) 
     files = {source.file}
     for name in names - set(sys.builtin_module_names):
         if name.partition(".")[0] != library:
-            files.add(getattr(sys.modules.get(name), "__file__", None) or "")
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if isinstance(file, str) and "\0" not in file:
+                files.add(file)
     return tuple(sorted(os.path.realpath(file) for file in files if file))
 
 

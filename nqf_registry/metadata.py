@@ -55,7 +55,7 @@ def recall(source: Source) -> Metadata | None:
         if not all(isinstance(text, str) for table in tables for text in table.values()):
             return None
         return Metadata(*tables)
-    except (TypeError, KeyError, AttributeError):  # damaged, or written by something else
+    except (TypeError, KeyError, AttributeError, ValueError):  # damaged, or written by something else
         return None
 
 
@@ -78,10 +78,11 @@ def _name(source: Source) -> str:
 def _mark(path: str) -> list[int] | None:
     try:
         stat = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no name that a file can have, in a damaged cache
         return None
     return [stat.st_mtime_ns, stat.st_size]
 
 
 def _first_line(loader: object) -> str:
-    return next(iter((getattr(loader, "__doc__", None) or "").strip().splitlines()), "")
+    text = getattr(loader, "__doc__", None)
+    return next(iter(text.strip().splitlines()), "") if isinstance(text, str) else ""

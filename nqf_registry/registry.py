@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nqf_registry.discovery import Source, environment_plugins, file_source, installed_sources
-from nqf_registry.errors import ContestedKey, NQFError, PluginError, UnknownKey
+from nqf_registry.errors import ContestedKey, NQFError, PluginError, UnknownKey, one_line
 from nqf_registry.metadata import Metadata, recall, remember
 from nqf_registry.spelling import did_you_mean
 
@@ -333,10 +333,7 @@ def broken_files(registry: Registry, files: Iterable[str | os.PathLike[str]]) ->
 
 
 def _failure(source: Source, stage: str, error: BaseException) -> Failure:
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # an exception of the plugin's own whose __str__ fails
-        text = ""
+    text = one_line(error)
     if not isinstance(error, NQFError) or not text:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return Failure(source.name, source.distribution, stage, error, text, source.file)

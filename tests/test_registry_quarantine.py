@@ -1,5 +1,7 @@
 """A plugin that does something wrong is named and left out whole, and everything else works."""
 
+import json
+import sys
 import textwrap
 
 import pytest
@@ -62,6 +64,24 @@ BROKEN = {
     "no-layer": (HOOK + "def nqf_register(register): register(3)\n", None, "validation", "LayerError", "nqf.Layer"),
     "exit-in-hook": (HOOK + "def nqf_register(register): raise SystemExit('over')\n", None, "hook", "SystemExit", "over"),
     "no-command": (HOOK + "def nqf_register_commands(register): register(print)\n", None, "validation", "PluginError", "click"),
+    "exit-in-text": (
+        "class Bad(Exception):\n    def __str__(self): raise SystemExit(9)\nraise Bad\n",
+        None,
+        "import",
+        "Bad",
+        "Bad",
+    ),
+    "loader-that-answers-nothing": (
+        HOOK + "def nqf_register_data(register):\n"
+        "    class Evil:\n"
+        "        def __call__(self, layer): ...\n"
+        "        def __getattr__(self, name): raise RuntimeError('no ' + name)\n"
+        "    register('a', Evil())\n",
+        None,
+        "validation",
+        "RuntimeError",
+        "no __",
+    ),
     "loader-no-function": (
         HOOK + "def nqf_register_data(register): register('a', 1)\n",
         None,
@@ -159,3 +179,23 @@ def test_a_damaged_distribution_does_not_hide_the_others(install, layer_source, 
     (damaged / "entry_points.txt").write_text("[nqf_registry.plugins]\nno equals sign\n")
     (damaged / "METADATA").write_bytes(b"\xff\xfe\x00")
     assert Registry.load().keys() == sorted([*healthy, "well"])
+
+
+@pytest.mark.parametrize("line", ["__file__ = 5", "__file__ = 'a\\0b'", "import sys; sys.modules[5] = sys"])
+def test_a_module_may_say_anything_of_its_files(line, write, layer_source, monkeypatch, fresh_cache):
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    path = write("odd.py", layer_source("odd-layer") + line + "\n")
+    registry = Registry.load(plugins=[path], entry_points=False)
+    assert registry.keys() == ["odd-layer"]
+    assert registry.failures == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_damaged_cache_is_no_cache(name, write, layer_source, fresh_cache):
+    path = write("layer.py", layer_source("cached-layer"))
+    assert Registry.load(plugins=[path], entry_points=False).keys() == ["cached-layer"]
+    for file in fresh_cache.rglob("*.json"):
+        stored = json.loads(file.read_text())
+        stored["files"][name] = [1, 2]
+        file.write_text(json.dumps(stored))
+    assert Registry.load(plugins=[path], entry_points=False).keys() == ["cached-layer"]
