@@ -1,3 +1,4 @@
+import importlib
 import json
 
 import pytest
@@ -88,7 +89,15 @@ def test_divergence_has_its_own_exit_code(cli):
         (("two-layer-mlp", "--data-set", "m=3"), "unexpected keyword argument 'm'"),
         (("two-layer-mlp", "--data-set", "n=many"), "n must be a whole number"),
         (("two-layer-mlp", "--models", "orginal"), "Did you mean 'original'"),
-        (("two-layer-mlp", "--models", ""), "takes a model"),
+        (("two-layer-mlp", "--models", ""), "--models takes a model, or several with commas: original, nqf; got ''"),
+        (("two-layer-mlp", "--models", " , "), "--models takes a model"),
+        (("two-layer-mlp", "--out", ""), "directory must be the path of a new folder, got ''"),
+        (("two-layer-mlp", "--seed", str(2**64)), "seed must be a whole number from 0 to"),
+        (("two-layer-mlp", "--data-set", f"seed={2**64}"), "seed must be a whole number from 0 to"),
+        (("two-layer-mlp", "--set", "n_in=64", "--data", "digits", "--data-set", f"seed={2**64}"), "digits: seed must be"),
+        (("two-layer-mlp", "--device", "meta"), "device 'meta' cannot be used here"),
+        (("two-layer-mlp", "--lr", "1e39"), "lr must lie in the range of float32"),
+        (("two-layer-mlp", "--data-set", "singular_values=3"), "singular_values must be a list"),
         (("two-layer-mlp", "--lr", "quick"), "--lr expects a number"),
         (("two-layer-mlp", "--scale", "small"), "--scale expects a number"),
         (("two-layer-mlp", "--optimizer", "sgd"), "optimizer must be one of"),
@@ -110,3 +119,19 @@ def test_a_file_as_folder_is_wrong_use_and_a_folder_that_refuses_is_not(cli, tmp
     for arguments in (("show",), ("show", "a", "b"), ("a", "b"), ("nowhere",), ("show", "nowhere")):
         code, _, err = cli("runs", *arguments)
         assert code == 2 and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--out", "file"), ("--out", "/proc/zz"), ("--steps", "-1"), ("--probe", "x"), ("--lr", "-1")]
+)
+def test_folder_and_settings_are_looked_at_before_the_data_is_made(cli, tmp_path, monkeypatch, arguments):
+    (tmp_path / "file").write_text("")
+
+    def made(*arguments, **options):
+        raise AssertionError("the data was made first")
+
+    monkeypatch.setattr(importlib.import_module("nqf_registry.train.data"), "load_data", made)
+    code, _, err = cli("train", "phase-retrieval", *arguments)
+    assert code == (3 if "/proc/zz" in arguments else 2) and "data was made" not in err
+    if "/proc/zz" in arguments:
+        assert "/proc/zz cannot be written: the system makes no folder there. Give another path." in err

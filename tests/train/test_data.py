@@ -130,3 +130,20 @@ def test_plugins_bring_data_sets(units, write, fresh_cache):
     assert data.name == "ramp" and data.n == 6
     with pytest.raises(PluginError, match=r"must return nqf.Data, got int"):
         nqf.load_data("wrong", units, registry)
+
+
+def test_complex_numbers_are_refused():
+    x, y = torch.randn(4, 3), torch.randn(4, 1)
+    for inputs, targets, where in (({"x": x + 0j}, y, r"x\['x'\]"), ({"x": x}, y + 0j, "y")):
+        with pytest.raises(InvalidInput, match=f"{where} holds complex numbers"):
+            nqf.Data(inputs, targets)
+        with pytest.raises(InvalidInput, match=f"test_{where} holds complex numbers"):
+            nqf.Data({"x": x}, y, test_x=inputs, test_y=targets)
+
+
+def test_data_that_autograd_follows_is_data(units, data):
+    leaf = data.y.clone().requires_grad_()
+    followed = nqf.Data({"x": data.x["x"].clone().requires_grad_()}, leaf * 1)
+    assert not followed.y.requires_grad and not followed.x["x"].requires_grad and followed.hash == nqf.Data(data.x, data.y).hash
+    run, plain = (nqf.compare(units, d, steps=3, verify=False) for d in (followed, nqf.Data(data.x, data.y)))
+    assert plain.data.identical(run.data) and leaf.grad is None

@@ -90,3 +90,17 @@ def test_the_automatic_rate_stays_below_the_stable_one():
     assert rate["value"] == pytest.approx(rate["stable"] / 2) and "half the estimated largest stable rate" in rate["rule"]
     loss = run.curves("train_loss", "nqf")[1][0]
     assert (np.diff(loss) < 1e-3 * loss[0]).all(), "the loss jumps up"
+
+
+def test_an_overflow_before_the_first_step_is_not_the_rates(units, data):
+    far = nqf.Data(data.x, data.y.sign() * 1e25)
+    with pytest.raises(
+        Diverged, match=r"at step 0: .* has loss inf at its initial weights of scale 0.01, before any step"
+    ) as caught:
+        nqf.train(nqf.NQF(units), far, lr=0.1, steps=5, verify=False)
+    assert "stable rate" not in str(caught.value) and "float64" in str(caught.value)
+
+
+def test_the_largest_rate_diverges(units, data):
+    with pytest.raises(Diverged, match=r"at step 1: .* at rate 3e\+38"):
+        nqf.train(nqf.NQF(units), data, lr=3e38, steps=5, scale=1.0, weight_decay=1.0, verify=False)

@@ -9,7 +9,7 @@ import torch
 
 import nqf_registry as nqf
 from nqf_registry.compose.spec import from_yaml
-from nqf_registry.errors import InvalidInput, LayerError
+from nqf_registry.errors import InvalidInput, NQFError
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.train.batches import Batches
 from nqf_registry.train.models import initial_weights
@@ -162,8 +162,17 @@ def test_data_that_does_not_fit_is_told(units, data):
         nqf.compare(units, other, verify=False)
     with pytest.raises(InvalidInput, match="has 2 outputs, data has targets of 1"):
         nqf.compare(units, nqf.Data(data.x, data.y[:, :1]), verify=False)
-    with pytest.raises(LayerError, match=r"cannot take samples of data \(x \(2, 4\)\)"):
+    with pytest.raises(NQFError, match=r"\(2, 4\)"):
         nqf.compare(units, nqf.Data({"x": data.x["x"][:, :4]}, data.y), verify=False)
+    x = {"x": torch.zeros(3, 4)}
+    with pytest.raises(NQFError, match=r"\(2, 4\)"):
+        nqf.compare(units, nqf.Data(data.x, data.y, test_x=x, test_y=torch.zeros(3, 2)), verify=False)
+    with pytest.raises(InvalidInput, match=r"takes labels -1 and \+1; these targets hold 0"):
+        labels = data.y.sign()
+        test = {"test_x": {"x": torch.zeros(3, 5)}, "test_y": torch.zeros(3, 2)}
+        nqf.compare(units, nqf.Data(data.x, labels, **test), loss="logistic", verify=False)
+    with pytest.raises(InvalidInput, match=r"targets holds 1e\+60, too large for float32 .* or give dtype float64"):
+        nqf.compare(units, nqf.Data(data.x, torch.full((40, 2), 1e60, dtype=torch.float64)), lr=0.1, verify=False)
     with pytest.raises(InvalidInput, match=r"data must be nqf.Data, got tuple"):
         nqf.compare(units, (data.x, data.y), verify=False)
 

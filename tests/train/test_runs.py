@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nqf_registry as nqf
-from nqf_registry.errors import InvalidInput, StorageError
+from nqf_registry.errors import Diverged, InvalidInput, StorageError
 from nqf_registry.train import directory as directories
 from nqf_registry.train.runs import list_runs
 
@@ -151,6 +151,148 @@ def test_damaged_arrays_and_manifests_are_told(run):
 def test_a_folder_without_a_run_is_told(tmp_path):
     with pytest.raises(InvalidInput, match="holds no run"):
         nqf.Run.open(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "7", "{}", '{"step": 1}', '{"step": "1", "train_loss": [[1, 1], [1, 1]]}', "[" * 100000,
+        '{"step": %s, "train_loss": [[1, 1], [1, "2"]]}', '{"step": %s, "train_loss": [[1, 1]]}',
+        '{"step": %s, "train_loss": 3}', '{"step": 0, "train_loss": [[1, 1], [1, 1]]}',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("last", [False, True])
+def test_a_line_that_is_json_and_no_record_is_told(run, wrong, last):
+    file = run.directory / "records.jsonl"
+    lines = file.read_text().splitlines()
+    place = len(lines) - 1 if last else 1
+    lines[place] = wrong.replace("%s", str(json.loads(lines[place])["step"]))
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(StorageError, match=rf"records\.jsonl, line {place + 1}, is damaged"):
+        nqf.Run.open(run.directory)
+
+
+def damaged_manifests(whole):
+    yield from ('{"format": 1}', "[" * 100000, "\xff", "{}", "", '{"format": 1, "status": []}')
+    for name in ("status", "subject", "verdicts", "models", "data", "settings", "rate", "versions"):
+        yield json.dumps({key: value for key, value in whole.items() if key != name})
+        for other in (None, 3, "x", [], {}, [{}], [[1]]):
+            if name != "verdicts" or other != {}:
+                yield json.dumps({**whole, name: other}) if (name, other) != ("versions", {}) else "{}"
+    for name in ("optimizer", "dtype", "device", "steps", "seeds", "lr", "scales", "weight_decay"):
+        for other in (None, {}, [], [None], -1, [True], ["a", "b"]):
+            yield json.dumps({**whole, "settings": {**whole["settings"], name: other}})
+
+
+def test_a_damaged_manifest_is_told_and_hides_no_other(run, tmp_path, capsys):
+    from nqf_registry.cli.main import main
+
+    whole = json.loads((run.directory / "manifest.json").read_text())
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for text in damaged_manifests(whole):
+        (damaged / "manifest.json").write_text(text, encoding="latin-1")
+        with pytest.raises((InvalidInput, StorageError), match=r"manifest\.json"):
+            nqf.Run.open(damaged)
+    for text in ('{"format": 1}', "[" * 100000):
+        (damaged / "manifest.json").write_text(text)
+        assert main(["runs", str(tmp_path)]) == 0
+        captured = capsys.readouterr()
+        assert "finished" in captured.out and "unreadable" in captured.out and str(damaged / "manifest.json") in captured.err
+
+
+def test_of_two_runs_that_want_one_folder_one_is_refused(run, tmp_path, monkeypatch):
+    """Both have seen an empty folder; the second comes to its manifest after the first."""
+    monkeypatch.setattr(directories, "_refuse_full", lambda path: None)
+    before = (run.directory / "manifest.json").read_bytes()
+    with pytest.raises(InvalidInput, match="already holds a run, and a run is never overwritten"):
+        directories.RunDirectory(run.directory, run.manifest)
+    assert (run.directory / "manifest.json").read_bytes() == before
+
+
+def refusing(monkeypatch, *names):
+    """A disk on which no second file has place."""
+
+    def refuse(self, name, content):
+        if name in names:
+            raise StorageError(f"{name}: no space")
+        return real(self, name, content)
+
+    real = directories.RunDirectory._write
+    monkeypatch.setattr(directories.RunDirectory, "_write", refuse)
+
+
+@pytest.mark.parametrize("names", [("weights.safetensors",), ("weights.safetensors", "manifest.json")])
+def test_a_full_disk_at_the_end_hides_neither_the_status_nor_what_happened(units, data, tmp_path, monkeypatch, names):
+    refusing(monkeypatch, *names)
+    with pytest.raises(StorageError, match="no space"):
+        nqf.compare(units, data, lr=0.1, steps=5, verify=False, directory=tmp_path / "a")
+    opened = nqf.Run.open(tmp_path / "a")
+    assert opened.status == "finished" and "no space" in opened.manifest["unwritten"]["weights"] and not opened.weights
+    with pytest.raises(Diverged, match=r"left the finite numbers .* no space"):
+        nqf.compare(units, data, lr=1e6, scale=1.0, steps=50, verify=False, directory=tmp_path / "b")
+    assert nqf.Run.open(tmp_path / "b").status == "diverged"
+
+
+def test_records_that_the_disk_refuses_leave_no_half_a_line(run, monkeypatch):
+    """A file that may grow by 100 bytes and no more."""
+    file, before = run.directory / "records.jsonl", (run.directory / "records.jsonl").read_bytes()
+    code = (
+        "import json, resource, signal, sys; from pathlib import Path; from nqf_registry.train import directory as d\n"
+        "folder = object.__new__(d.RunDirectory); folder.path = Path(sys.argv[1])\n"
+        "size = (folder.path / d.RECORDS).stat().st_size; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))\n"
+        "try: folder.append([{'step': 1, 'train_loss': [1.0] * 1000}])\n"
+        "except d.StorageError as error: print('refused')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(run.directory)], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n" and file.read_bytes() == before
+
+
+def test_what_breaks_after_the_folder_is_made_is_a_failed_run(units, data, tmp_path, monkeypatch):
+    import importlib
+
+    def broken(*arguments, **settings):
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(importlib.import_module("nqf_registry.train.loop"), "Recorder", broken)
+    with pytest.raises(MemoryError):
+        nqf.compare(units, data, lr=0.1, steps=5, verify=False, directory=tmp_path / "run")
+    opened = nqf.Run.open(tmp_path / "run")
+    assert opened.status == "failed" and not opened.records and "process" not in opened.manifest
+
+
+LONG = """
+import sys, nqf_registry as nqf
+layer = nqf.default_registry().get("phase-retrieval", size=3)
+told = lambda step, steps, loss: print(step, flush=True)
+nqf.train(nqf.NQF(layer), nqf.teacher(layer, n=8), lr=1e-6, steps=10**9, records=range(0, 10**6, 10000), verify=False,
+          directory=sys.argv[1], progress=told)
+"""
+
+
+@pytest.mark.parametrize(("signal_", "code", "status"), [("SIGTERM", 143, "interrupted"), ("SIGKILL", -9, "killed")])
+def test_a_process_that_is_ended_leaves_a_run_that_says_so(tmp_path, signal_, code, status):
+    import signal
+
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", LONG, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        process.stdout.readline()
+        assert nqf.Run.open(folder).status == "running"
+        process.send_signal(getattr(signal, signal_))
+        process.stdout.read()
+        assert process.wait(timeout=60) == code
+    opened = nqf.Run.open(folder)
+    assert opened.status == status and [what["status"] for _, what in list_runs(tmp_path)] == [status]
+    assert bool(opened.weights) == (status == "interrupted") and opened.records
+
+
+def test_a_run_on_another_host_is_not_said_to_be_killed(run):
+    file = run.directory / "manifest.json"
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps({**whole, "status": "running", "process": {"host": "elsewhere", "pid": 1, "started": 1}}))
+    assert nqf.Run.open(run.directory).status == "running"
 
 
 def test_curves_by_name(run):
