@@ -2,16 +2,15 @@
 
 from typing import Any
 
-
 LONGEST = 500
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, on one line and not too long; "" where it says nothing or its own ``__str__`` fails.
+    r"""What an exception says, on one line and not too long; "" where it says nothing or its own ``__str__`` fails.
 
     Torch writes the C++ frames after the words "Exception raised from"; they help nobody who reads a message.
 
-    >>> one_line(ValueError("two\\nlines"))
+    >>> one_line(ValueError("two\nlines"))
     'two lines'
     """
     try:

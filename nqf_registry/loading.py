@@ -122,7 +122,7 @@ def _import_file(source: Source) -> tuple[ModuleType, str]:
         raise PluginError(f"expected a Python file whose name ends in .py, got {path}")
     stat = path.stat()
     # The same unchanged file is the same module, so that its classes are the same objects in two registries.
-    mark = hashlib.sha256(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}".encode()).hexdigest()[:12]
+    mark = hashlib.sha256(f"{path}\0{stat.st_mtime_ns}\0{stat.st_size}".encode(errors="surrogatepass")).hexdigest()[:12]
     name = f"nqf_plugin_{re.sub(r'[^a-zA-Z0-9]', '_', path.stem)}_{mark}"
     if name in sys.modules:
         return sys.modules[name], name

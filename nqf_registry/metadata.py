@@ -72,7 +72,7 @@ def remember(source: Source, metadata: Metadata, files: Iterable[str]) -> None:
 def _name(source: Source) -> str:
     # The place of the module is part of the key: two environments may hold the same version in two checkouts.
     identity = "\0".join((source.distribution, source.version, source.name, source.value, source.file))
-    return f"plugins/{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
+    return f"plugins/{hashlib.sha256(identity.encode(errors='surrogatepass')).hexdigest()[:24]}.json"
 
 
 def _mark(path: str) -> list[int] | None:

@@ -4,7 +4,7 @@ Exit codes: 0 done, 1 a check or comparison did not pass, 2 wrong use, 3 the wor
 141 nobody reads the output any more, 143 terminated.
 """
 
-import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -16,7 +16,8 @@ import click
 
 import nqf_registry
 from nqf_registry.cli.options import Settings, plugin_option, settings_of
-from nqf_registry.errors import NQFError, UnknownKey
+from nqf_registry.cli.streams import drop_stdout, standard_streams
+from nqf_registry.errors import NQFError, UnknownKey, one_line
 from nqf_registry.spelling import did_you_mean
 from nqf_registry.verbs import VERBS
 
@@ -25,7 +26,7 @@ class _Told(click.ClickException):
     """An error of the library, as a message on stderr with its exit code."""
 
     def __init__(self, error: NQFError) -> None:
-        super().__init__(str(error).strip() or type(error).__name__)
+        super().__init__(str(error).partition("Exception raised from")[0].strip() or type(error).__name__)
         self.exit_code: int = error.exit_code
 
 
@@ -86,11 +87,25 @@ def command() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``nqf`` and return its exit code; no traceback reaches the user unless ``--debug`` is given."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    settings = Settings()
+    with standard_streams():
+        try:
+            os.getcwd()
+        except OSError:
+            click.echo("Error: the folder that nqf is run in no longer exists; change to another one first.", err=True)
+            return 2
+        code = _run(arguments, Settings())
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            return _reader_gone()
+        except OSError as error:
+            return code or _unwritable(error)
+        return code
+
+
+def _run(arguments: Sequence[str], settings: Settings) -> int:
     try:
-        code = command.main(arguments, prog_name="nqf", standalone_mode=False, obj=settings)
-        sys.stdout.flush()
-        return code or 0
+        return command.main(arguments, prog_name="nqf", standalone_mode=False, obj=settings) or 0
     except BrokenPipeError:
         return _reader_gone()
     except click.ClickException as error:
@@ -102,16 +117,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if settings.debug:
             traceback.print_exc()
-        text = " ".join(str(error).split())
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+            return _unwritable(error)
         hint = "" if settings.debug else "; --debug before the verb shows where"
-        click.echo(f"Error: unexpected {type(error).__name__}: {text}{hint}", err=True)
+        click.echo(f"Error: unexpected {type(error).__name__}: {one_line(error)}{hint}", err=True)
         return 3
+
+
+def _unwritable(error: OSError) -> int:
+    drop_stdout()
+    click.echo(
+        f"Error: the output cannot be written: {error.strerror or error}; free some space, or write elsewhere.", err=True
+    )
+    return 3
 
 
 def _reader_gone() -> int:
     """The reader of our output has closed it, as ``head`` does: no more to say, and the exit code that shells give."""
-    with contextlib.suppress(OSError, ValueError):  # Python would complain again while closing stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_stdout()
     return 141
 
 

@@ -1,7 +1,7 @@
 """What the verbs share: options, the registry they work on, layers by key, and JSON output."""
 
 import functools
-import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from nqf_registry.cli.streams import document, document_stdout
 from nqf_registry.discovery import environment_plugins
 from nqf_registry.errors import PluginError, UnknownKey
 from nqf_registry.registry import Registry, broken_files
 
 if TYPE_CHECKING:
     from nqf_registry.layer import Layer
+
+_DOCUMENT = f"{__name__}.document"  # where the context keeps what writes to stdout
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,6 +62,13 @@ def _add_plugins(context: click.Context, _: click.Parameter, value: tuple[str, .
         settings_of(context).plugins += [path for path in value if path not in settings_of(context).plugins]
 
 
+def _keep_stdout(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    """From here to the end of the verb stdout belongs to ``print_json``, whatever a layer prints."""
+    if value and not context.resilient_parsing:
+        context.meta[_DOCUMENT] = context.with_resource(document_stdout())
+    return value
+
+
 def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not context.resilient_parsing:
         settings_of(context).debug = True
@@ -85,7 +95,7 @@ def plugin_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     """Adds ``--json``, passed to the function as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+    return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=_keep_stdout, help="Print JSON.")(function)
 
 
 def size_option(function: F) -> F:
@@ -151,7 +161,14 @@ def resolve_layers(registry: Registry, targets: Sequence[str], sizes: Iterable[s
 
 def print_json(obj: Any) -> None:
     """Print one JSON document to stdout. Numbers that JSON does not have (nan, inf) are refused."""
-    click.echo(json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False))
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    context = click.get_current_context(silent=True)
+    text = document(obj, encoding) + "\n"
+    write = context.meta.get(_DOCUMENT) if context else None
+    if write is None:
+        click.echo(text, nl=False)
+    else:
+        write(text.encode(encoding))
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
