@@ -26,5 +26,9 @@ class Reference:
     doi: str = ""
 
     def __str__(self) -> str:
-        where = ", ".join(part for part in (self.venue, f"arXiv {self.arxiv}" if self.arxiv else "", f"doi {self.doi}" if self.doi else "") if part)
+        where = ", ".join(
+            part
+            for part in (self.venue, f"arXiv {self.arxiv}" if self.arxiv else "", f"doi {self.doi}" if self.doi else "")
+            if part
+        )
         return f"{self.authors} ({self.year}). {self.title}." + (f" {where}." if where else "")
