@@ -22,7 +22,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("demo")
 @click.option("--layer", "file", default="examples/gated_unit.py", show_default=True, type=_FILE, help="The user layer.")
 @click.option("--graph", default="examples/two_layer.yaml", show_default=True, type=_FILE, help="A composition that uses it.")
-@click.option("--out", default="demo", show_default=True, type=click.Path(path_type=Path, file_okay=False), help="Where to write.")
+@click.option(
+    "--out", default="demo", show_default=True, type=click.Path(path_type=Path, file_okay=False), help="Where to write."
+)
 @click.option("--steps", default=600, show_default=True, help="Training steps.")
 @json_option
 @plugin_option

@@ -127,18 +127,18 @@ def build(
     for key in keys or ():
         registry.layer_class(key)
     wanted = sorted(set(keys) if keys else known)
-    layers: dict[str, Layer | Exception] = {}
+    layers: dict[str, Layer | BaseException] = {}
     for key in wanted:
         try:
             layers[key] = registry.get(key)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             layers[key] = error
     found = verification([layer for layer in layers.values() if isinstance(layer, Layer)], profile)
     rows = tuple(row_of(known[key], layer, found.get(key)) for key, layer in layers.items())
     return Catalogue(rows, _settings(profile))
 
 
-def row_of(entry: Entry, layer: Layer | Exception, verified: Verified | None) -> Row:
+def row_of(entry: Entry, layer: Layer | BaseException, verified: Verified | None) -> Row:
     """The row of one entry.
 
     Args:
@@ -161,11 +161,11 @@ def row_of(entry: Entry, layer: Layer | Exception, verified: Verified | None) ->
     if not isinstance(layer, Layer):
         facts["error"] = told(layer)
         return Row(facts, measurements, None)
-    facts |= _declared(layer)
     try:
+        facts |= _declared(layer)
         facts |= _measured(layer)
         picture = _picture(layer)
-    except Exception as error:  # a plugin's code may raise anything; the other rows must not suffer
+    except (Exception, SystemExit) as error:  # a plugin's code may raise anything; the other rows must not suffer
         facts["error"] = told(error)
     if verified is None or verified.report is None:
         why = verified.error if verified else None

@@ -10,6 +10,7 @@ from nqf_registry.report.columns import Facts
 
 # Digits that were rounded to six may differ by one in the last between machines, whose single-precision samples do.
 _RELATIVE = 2e-5
+_LARGEST = 1e300
 ABSENT = "(absent)"
 
 
@@ -62,24 +63,23 @@ def _changes(a: Any, b: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
         if path.endswith("fingerprint"):
             if not _close(a, b):
                 yield path, a, b
-        elif list(map(_plain, a)) != list(map(_plain, b)):
+        elif len(a) != len(b) or any(True for pair in zip(a, b, strict=True) for _ in _changes(*pair, path)):
             yield path, a, b
-    elif a != b or isinstance(a, bool) != isinstance(b, bool):
+    elif a != b or isinstance(a, bool) != isinstance(b, bool):  # JSON tells true from 1, Python's == does not
         yield path, a, b
-
-
-def _plain(value: Any) -> Any:
-    """What a value is after a round through JSON, which knows no tuples."""
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _close(a: Sequence[Any], b: Sequence[Any]) -> bool:
     """Whether two fingerprints agree in all but the last of their digits."""
-    numbers = [v for v in (*a, *b) if isinstance(v, int | float)]
-    bound = _RELATIVE * max(map(abs, numbers), default=0.0)
-    return len(a) == len(b) and all(
-        u == v or (u in numbers and v in numbers and abs(u - v) <= bound) for u, v in zip(a, b, strict=True)
-    )
+    if len(a) != len(b):
+        return False
+    bound = _RELATIVE * max((abs(v) for v in b if _number(v)), default=0.0)  # of what is measured: the file may hold anything
+    return all(abs(u - v) <= bound if _number(u) and _number(v) else u is None and v is None for u, v in zip(a, b, strict=True))
+
+
+def _number(value: Any) -> bool:
+    """Whether a value is a finite number that a fingerprint may hold."""
+    return isinstance(value, float | int) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 def _shown(value: Any) -> str:

@@ -36,7 +36,9 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
     """
     again = "run `nqf catalogue` to write it again"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except IsADirectoryError:
+        raise InvalidInput(f"the committed catalogue {path} is a folder; remove it, then {again}.") from None
     except FileNotFoundError:
         raise InvalidInput(f"expected the committed catalogue at {path}, found no file there; {again}.") from None
     except OSError as error:
@@ -49,4 +51,11 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
     entries = found.get("entries")
     if not isinstance(entries, list) or not all(isinstance(e, dict) and isinstance(e.get("key"), str) for e in entries):
         raise InvalidInput(f"the committed catalogue {path} should hold a list of entries, each with its key; {again}.")
+    keys = [entry["key"] for entry in entries]
+    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+        raise InvalidInput(f"the committed catalogue {path} holds {', '.join(twice)} more than once; {again}.")
     return entries
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.couplings import Blocks, layout
+from nqf_registry.errors import InvalidInput
 from nqf_registry.expansion import expand
 from nqf_registry.layer import Inputs, Layer, cast, declares
 from nqf_registry.structure import Structure, dense
@@ -29,10 +30,19 @@ def samples_of(layer: Layer, n: int = SAMPLES) -> dict[str, Tensor]:
 
 
 def structure_of(layer: Layer, x: Inputs) -> Structure:
-    """Ā(x) as the layer declares it, or as autodiff says where the layer leaves it out."""
+    """Ā(x) as the layer declares it, or as autodiff says where the layer leaves it out.
+
+    Raises:
+        InvalidInput: it is left out, and p is too large for autodiff's dense one.
+    """
     if declares(layer, "structure"):
         own: Any = layer
         return own.structure(x)
+    if not measurable(layer):
+        raise InvalidInput(
+            f"{layer.key} declares no structure, and p = {layer.n_params:,} is too large to derive a dense A(x); declare "
+            "structure(x), or choose smaller sizes."
+        )
     return dense(expand(layer, x).diagonal).bind(layer.blocks())
 
 

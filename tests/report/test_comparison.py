@@ -61,10 +61,27 @@ def test_one_is_not_true(facts):
     assert [d.field for d in differences(facts, now)] == ["outputs"]
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), "1", True, None])
+def test_a_committed_fingerprint_that_holds_no_number_is_a_change(facts, value):
+    committed = copy.deepcopy(facts)
+    committed[0]["fingerprint"] = [value, *facts[0]["fingerprint"][1:]]
+    assert [d.field for d in differences(committed, facts)] == ["fingerprint"]
+
+
+def test_true_is_not_one_inside_lists_either(facts):
+    committed = copy.deepcopy(facts)
+    rank = facts[0]["structure"]["rank"]
+    facts[0]["structure"]["rank"], committed[0]["structure"]["rank"] = [1, 1], [True, True]
+    assert [d.field for d in differences(committed, facts)] == ["structure.rank"]
+    facts[0]["structure"]["rank"] = rank
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"format": "other"}', json.dumps({"format": FORMAT}),
-     json.dumps({"format": FORMAT, "entries": [{"a": 1}]}), "[" * 100_000, "\x00"],
+     json.dumps({"format": FORMAT, "entries": [{"a": 1}]}), "[" * 100_000, "\x00",
+     json.dumps({"format": FORMAT, "entries": [{"key": "a"}, {"key": "a"}]}),
+     json.dumps({"format": FORMAT, "entries": [{"key": "a", "fingerprint": [float("inf")]}]})],
 )  # fmt: skip
 def test_a_corrupt_file_is_refused_with_its_path(text, tmp_path):
     path = tmp_path / "catalogue.json"
@@ -79,7 +96,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(nqf.InvalidInput, match="no JSON"):
         read_facts(tmp_path / "binary.json")
-    with pytest.raises(nqf.InvalidInput, match="cannot be read"):
+    with pytest.raises(nqf.InvalidInput, match="is a folder"):
         read_facts(tmp_path)
 
 

@@ -129,3 +129,22 @@ def test_declared_and_derived_structure_have_the_same_facts(key):
         type(layer).structure = hidden
     assert declared.pop("declared") and not derived.pop("declared")
     assert declared == derived
+
+
+def test_a_derived_structure_that_would_not_fit_memory_is_refused():
+    @dataclass(frozen=True)
+    class Large(nqf.Layer):
+        key = "large"
+        width: int = 2
+
+        def blocks(self):
+            return {"w": (20_000,)}
+
+        def sample(self, n, generator):
+            return {"x": torch.randn(n, 1, generator=generator)}
+
+        def unit(self, w, x):
+            return x["x"] * w["w"].square().sum()
+
+    with pytest.raises(nqf.InvalidInput, match="p = 20,000 is too large"):
+        structure_facts(Large())
