@@ -22,6 +22,7 @@ from nqf_registry.layer import Layer
 from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.report import FAIL, UNDECIDED, Report
 from nqf_registry.verify.suite import SUITE, verify
+from nqf_registry.verify.text import counterexample_lines
 
 
 @dataclass
@@ -54,12 +55,13 @@ class LayerCheck:
         """Raises where the check failed, or could not be decided though the layer promises it.
 
         Raises:
-            AssertionError: with the message of the check and its counterexample.
+            AssertionError: with the message of the check and its counterexample, shortened.
         """
         source = self._source if layer is self._source.layer else _Verification(layer, self._source.profile, self._source.seed)
         result = source.report()[self.name]
         if result.broken:
-            raise AssertionError(f"{result.message}\ncounterexample: {result.counterexample}")
+            lines = counterexample_lines(result.counterexample or {})
+            raise AssertionError("\n  ".join([f"{result.message}\ncounterexample:", *lines]))
 
 
 def checks_of(layer: Layer, profile: str = "ci", seed: int = 0, suite: str = SUITE) -> list[LayerCheck]:

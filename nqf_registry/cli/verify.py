@@ -159,7 +159,7 @@ def _print(reports: Sequence[Report], verbose: bool) -> None:
 
 
 def _row(report: Report) -> tuple[str, ...]:
-    ran = report.count.partition(" checks")[0]
+    ran = report.count.partition(" checks")[0] + ", time ran out" * bool(report.stopped)
     return (
         report.layer,
         "passed" if report.passed else "DID NOT PASS",

@@ -16,7 +16,8 @@ def verdict(facts: Facts) -> str:
     if facts.get("error"):
         return f"not verified: {facts['error']}"
     if facts.get("passed"):
-        return str(facts["classification"])
+        stopped = [name for name, check in facts.get("checks", {}).items() if check.get("stopped")]
+        return str(facts["classification"]) + (f" (time ran out in {', '.join(stopped)})" if stopped else "")
     failed = [name for name, check in facts.get("checks", {}).items() if check["status"] in ("fail", "undecided")]
     return f"does not pass ({facts.get('classification') or 'undecided'}): {', '.join(failed) or 'see its checks'}"
 
@@ -90,7 +91,8 @@ def sizes(facts: Facts) -> str:
 
 def check_line(check: Mapping[str, Any]) -> str:
     """One check: its status, and the bound on its residual where there is one."""
-    return f"{check['status']} ({check['bound']})" if check.get("bound") else str(check["status"])
+    words = [*([check["bound"]] if check.get("bound") else []), *(["time ran out"] if check.get("stopped") else [])]
+    return f"{check['status']} ({', '.join(words)})" if words else str(check["status"])
 
 
 def reference_text(reference: Mapping[str, Any]) -> str:

@@ -57,8 +57,15 @@ def facts_of_report(report: Report) -> dict[str, Any]:
         "classification": report.classification,
         "leading_order": report.leading_order,
         "remainder": remainder(report),
-        "checks": {check.name: {"status": check.status, "bound": met_bound(check)} for check in report.checks},
+        "checks": {check.name: _facts_of_check(check) for check in report.checks},
     }
+
+
+def _facts_of_check(check: Check) -> dict[str, Any]:
+    facts: dict[str, Any] = {"status": check.status, "bound": met_bound(check)}
+    if check.stopped:  # the only thing here that depends on the machine, so that it can never be committed unseen
+        facts["stopped"] = True
+    return facts
 
 
 def measurements_of_report(report: Report) -> dict[str, Any]:

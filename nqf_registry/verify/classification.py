@@ -50,7 +50,9 @@ def classify(facts: Facts) -> tuple[str, int | None]:
 def why_undecided(facts: Facts) -> str:
     """The reason of the classification ``undecided``."""
     if not facts.deterministic:
-        return "the layer is no function of W and x" if facts.deterministic is False else "the layer could not be evaluated"
+        if facts.deterministic is None:
+            return "the layer could not be evaluated"
+        return "the layer is no function of W and x" if facts.repeatable else "its samples cannot be drawn again"
     for name, value in (("permutation symmetry", facts.symmetric), ("smoothness", facts.smooth)):
         if value is None:
             return f"{name} could not be measured"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from nqf_registry.layer import Layer, declares
 from nqf_registry.verify.drive import Measurement, Outcome, drive
+from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.measured import Measured, measure
 from nqf_registry.verify.profiles import Profile
 from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
@@ -28,6 +30,7 @@ class Facts:
     """What was measured, whatever was claimed; None where it could not be decided."""
 
     deterministic: bool | None = None
+    repeatable: bool = True
     finite: bool | None = None
     symmetric: bool | None = None
     zgz: bool | None = None
@@ -161,7 +164,8 @@ class Context:
         first += [Draw(i, self.instances[i].width, samples[0], 0, i) for i in range(1, len(self.instances))]
         strategy = draws(len(self.instances), widths, settings, factors, samples)
         examples = max(2, round(self.profile.examples * share))
-        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed)
+        tell = functools.partial(explain, layer=self.layer)
+        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed, tell)
 
     def conclude(
         self,
@@ -183,7 +187,7 @@ class Context:
             promised: whether the layer claims it.
             holds: what was expected, as a sentence.
             broken: what a failure is, as a sentence that may use {residual}, {tolerance} and the details by name.
-            advice: what to do about a failure.
+            advice: what to do about a failure; it may use the same names.
             nothing: why there was no example.
             details: further numbers to report.
         """
@@ -194,9 +198,11 @@ class Context:
                 UNDECIDED,
                 examples=outcome.examples,
                 message=f"{self.layer.key}: {name} could not be decided: {outcome.reason}",
+                stopped=outcome.stopped,
+                cause=outcome.reason,
             )
         if worst is None:
-            return Check(name, UNDECIDED, message=f"{self.layer.key}: {name} ran no example: {nothing}.")
+            return Check(name, UNDECIDED, message=f"{self.layer.key}: {name} ran no example: {nothing}.", why=nothing)
         numbers = {"residual": worst.residual, "tolerance": worst.tolerance, **worst.details}
         shown = {key: _written(value) for key, value in numbers.items()}
         bound = "at least" if worst.at_least else "at most"
@@ -205,6 +211,7 @@ class Context:
             "tolerance": worst.tolerance,
             "examples": outcome.examples,
             "bound": bound,
+            "stopped": outcome.stopped,
             "details": {**worst.details, **(details or {})},
         }
         after = "; time ran out before all examples were drawn" if outcome.stopped else ""
@@ -218,7 +225,7 @@ class Context:
         said = broken.format_map(shown)
         if not promised:
             return Check(name, OBSERVED, message=f"not claimed: {said}.", counterexample=data, **common)
-        message = f"{self.layer.key}: {name} failed. Expected: {holds}. Measured: {said}. {advice}"
+        message = f"{self.layer.key}: {name} failed. Expected: {holds}. Measured: {said}. {advice.format_map(shown)}"
         return Check(name, FAIL, message=message, counterexample=data, **common)
 
     def describe(self, draw: Draw, setting: Setting, stacked: Tensor | None = None, **more: Any) -> dict[str, Any]:

@@ -15,6 +15,9 @@ from hypothesis.strategies import SearchStrategy
 from nqf_registry.verify.setting import Undecided
 from nqf_registry.verify.strategies import Draw
 
+LEAST = 4  # examples that a check needs where its time ran out; fewer decide nothing
+SHRINKS = 200  # examples tried in looking for a smaller failing one; counted, as everything is that a report depends on
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -59,7 +62,7 @@ class Outcome:
         failed: whether any example failed.
         reason: why an example could not be measured, None where all could.
         raised: whether that was an exception of the layer.
-        stopped: whether time ran out before all examples were drawn.
+        stopped: whether its time ran out before all examples were drawn.
     """
 
     examples: int = 0
@@ -81,27 +84,34 @@ def drive(
     examples: int,
     seconds: float,
     seed: int,
+    tell: Callable[[BaseException], str] | None = None,
 ) -> Outcome:
     """Measures the given first examples, then drawn ones, and shrinks what fails.
+
+    The first are always all measured. Where the time then runs out with fewer than ``LEAST`` measured, nothing is decided.
 
     Args:
         measure: residual of one draw; None where the draw does not apply, which is not counted.
         strategy: what to draw from.
         first: examples that must be among those measured, such as the width that the layer declares.
         examples: how many to draw beyond these.
-        seconds: when to stop drawing.
+        seconds: CPU time of the process after which to stop drawing.
         seed: the same seed gives the same examples.
+        tell: says what an exception was, by default :func:`describe`.
     """
     outcome = Outcome()
-    begin = time.monotonic()
-    shrinking = False
+    begin = time.process_time()  # not the wall clock: what else the machine does must not change a report
+    shrinking, shrinks = False, 0
 
-    def take(draw: Draw) -> None:
-        nonlocal shrinking
+    def take(draw: Draw, needed: bool = False) -> None:
+        nonlocal shrinking, shrinks
         if outcome.reason is not None:
             return
-        if time.monotonic() - begin > seconds:
+        if not needed and time.process_time() - begin > seconds:
             outcome.stopped = outcome.stopped or not shrinking
+            return
+        shrinks += shrinking
+        if shrinks > SHRINKS:
             return
         try:
             result = measure(draw)
@@ -109,7 +119,7 @@ def drive(
             outcome.reason = str(reason)
             return
         except Exception as error:
-            outcome.reason, outcome.raised = describe(error), True
+            outcome.reason, outcome.raised = (tell or describe)(error), True
             return
         if result is None:
             return
@@ -122,7 +132,7 @@ def drive(
 
     try:
         for draw in first:
-            take(draw)
+            take(draw, needed=True)
     except _Failed:
         pass  # hypothesis looks for a smaller one below; if it finds none, this one is reported
     kept = outcome.worst
@@ -151,9 +161,14 @@ def drive(
         pass
     except Exception as error:
         if outcome.examples == 0 and outcome.reason is None:
-            outcome.reason = describe(error)
+            outcome.reason = (tell or describe)(error)
     if outcome.worst is None:
         outcome.worst = kept
+    if outcome.stopped and outcome.examples < LEAST and not outcome.failed and outcome.reason is None:
+        outcome.reason = (
+            f"its time ran out ({seconds:g} s of CPU) after {outcome.examples} examples, and fewer than {LEAST} decide "
+            "nothing; verify the layer at smaller sizes, or at a longer profile."
+        )
     return outcome
 
 

@@ -27,6 +27,9 @@ class Check:
         bound: "at most" where the residual must not exceed the tolerance, "at least" where it must reach it (a slope).
         details: further measured numbers by name.
         promised: whether the layer claims or declares what is checked.
+        stopped: whether its time ran out before all examples were drawn; how far it came then depends on the machine.
+        why: in a few words, why a check did not run.
+        cause: what kept it from a decision, where it is undecided; the same text where several checks have the same cause.
     """
 
     name: str
@@ -39,6 +42,9 @@ class Check:
     bound: str = "at most"
     details: Mapping[str, Any] = field(default_factory=dict)
     promised: bool = True
+    stopped: bool = False
+    why: str = ""
+    cause: str = ""
 
     @property
     def broken(self) -> bool:
@@ -63,6 +69,9 @@ class Check:
             "bound": self.bound,
             "details": _plain(self.details),
             "promised": self.promised,
+            "stopped": self.stopped,
+            "why": self.why,
+            "cause": self.cause,
         }
 
     @classmethod
@@ -89,6 +98,7 @@ class Report:
         source: hash of the layer's source files; "" where they cannot be read.
         seconds: how long it took.
         cached: whether it was read from the cache of earlier verifications.
+        cause: what keeps the layer from being evaluated at all, "" where it can be.
     """
 
     layer: str
@@ -104,6 +114,7 @@ class Report:
     source: str = ""
     seconds: float = 0.0
     cached: bool = False
+    cause: str = ""
 
     def __getitem__(self, name: str) -> Check:
         for check in self.checks:
@@ -115,6 +126,11 @@ class Report:
     def failures(self) -> tuple[Check, ...]:
         """The checks that failed or, though promised, could not be decided."""
         return tuple(check for check in self.checks if check.broken)
+
+    @property
+    def stopped(self) -> tuple[Check, ...]:
+        """The checks whose time ran out: how far they came depends on the machine, so such a report is kept nowhere."""
+        return tuple(check for check in self.checks if check.stopped)
 
     @property
     def count(self) -> str:
@@ -129,6 +145,10 @@ class Report:
     def line(self) -> str:
         """The verdict in one line, as compose, train and forecast print it."""
         bad = "" if self.passed else ": " + ", ".join(f"{check.name} {_VERBS[check.status]}" for check in self.failures)
+        if self.cause:
+            bad = f": {self.cause}"
+        if self.stopped:
+            bad += f"; time ran out in {', '.join(check.name for check in self.stopped)}"
         return f"{self.layer}: {'passed' if self.passed else 'did not pass'}, {self.kind}, {self.count}{bad}" + (
             f" ({self.profile}, cached)" if self.cached else f" ({self.profile})"
         )
@@ -150,6 +170,7 @@ class Report:
             "source": self.source,
             "seconds": round(self.seconds, 3),
             "cached": self.cached,
+            "cause": self.cause,
         }
 
     @classmethod
@@ -161,38 +182,16 @@ class Report:
         return cls(**known)
 
     def render(self, verbose: bool = False) -> str:
-        """The report as text: a table of the checks, and the messages of those that did not pass (of all, if verbose)."""
-        rows = [(c.name, c.status, _short(c.residual), _comparison(c), str(c.examples)) for c in self.checks]
-        head = ("check", "status", "residual", "tolerance", "examples")
-        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = [
-            f"{self.layer}: {'passed' if self.passed else 'DID NOT PASS'}, {self.kind} ({self.count}, {self.seconds:.1f} s)"
-        ]
-        lines += [
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in [head, *rows]
-        ]
-        for check in self.checks:
-            if check.message and (verbose or check.status in (FAIL, UNDECIDED)):
-                lines.append(f"  {check.name}: {check.message}")
-                if check.counterexample is not None and check.status == FAIL:
-                    lines += [f"    {name}: {value}" for name, value in check.counterexample.items()]
-        lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        """The report as text, see :func:`nqf_registry.verify.text.render`."""
+        from nqf_registry.verify.text import render
+
+        return render(self, verbose)
 
     def __str__(self) -> str:
         return self.render()
 
 
 _VERBS = {FAIL: "failed", UNDECIDED: "undecided"}
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}" if 0.1 <= abs(value) < 100 else f"{value:.1e}" if value else "0"
-
-
-def _comparison(check: Check) -> str:
-    return "-" if check.tolerance is None else ("≥ " if check.bound == "at least" else "≤ ") + _short(check.tolerance)
 
 
 def _number(value: float | None) -> float | None:

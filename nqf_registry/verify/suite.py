@@ -13,11 +13,12 @@ from nqf_registry.layer import Layer, declares, is_looped
 from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.checks.structure_matrix import PARTS
 from nqf_registry.verify.classification import classify, why_undecided
-from nqf_registry.verify.context import Context, sizes_of
-from nqf_registry.verify.drive import describe
+from nqf_registry.verify.context import LARGEST, Context, sizes_of
+from nqf_registry.verify.explanation import explain
+from nqf_registry.verify.first_call import first_call
 from nqf_registry.verify.guard import guarded
 from nqf_registry.verify.profiles import find_profile
-from nqf_registry.verify.report import UNDECIDED, Check, Report
+from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
 from nqf_registry.verify.source import source_hash
 
 SUITE = "1"
@@ -50,11 +51,13 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
         raise InvalidInput(f"verify expects an nqf.Layer, got {type(layer).__name__}{hint}.")
     begin = time.perf_counter()
+    with guarded():  # by itself: a layer that seeds torch's generator would be seen as changing nothing the second time
+        cause = first_call(layer, LARGEST)
     with guarded():
         context = Context(layer, effort, seed)
-        checks = [dataclasses.replace(_run(context, name), promised=promises(layer, name)) for name in CHECKS]
+        checks = [dataclasses.replace(_run(context, name, cause), promised=promises(layer, name)) for name in CHECKS]
     classification, order = classify(context.facts)
-    if classification == "undecided":
+    if classification == "undecided" and not cause:
         context.notes[f"the classification is undecided: {why_undecided(context.facts)}"] = None
     if context.disagreement is not None:
         off = (
@@ -81,6 +84,7 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         versions={"nqf_registry": nqf_registry.__version__, "suite": SUITE, "torch": torch.__version__},
         source=source_hash(layer),
         seconds=time.perf_counter() - begin,
+        cause=cause,
     )
 
 
@@ -97,11 +101,18 @@ def promises(layer: Layer, name: str) -> bool:
     }.get(name, True)
 
 
-def _run(context: Context, name: str) -> Check:
+def _run(context: Context, name: str, cause: str) -> Check:
+    key = context.layer.key
+    if cause and name in ALWAYS:  # a layer that raises has no finite value
+        status = FAIL if name == "finiteness" else UNDECIDED
+        return Check(name, status, message=f"{key}: {name}: {cause}", why="cannot be evaluated", cause=cause)
     if name not in ALWAYS and context.facts.deterministic is not True:
-        why = "the layer is no function of W and x" if context.facts.deterministic is False else "it cannot be evaluated"
-        return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} was not tried: {why}, see {ALWAYS[0]}.")
+        why = f"{why_undecided(context.facts)}, see {ALWAYS[0]}"
+        return Check(
+            name, UNDECIDED, message=f"{key}: {name} was not tried: {why}.", why="not tried", cause=f"not tried: {why}"
+        )
     try:
         return CHECKS[name](context)
     except Exception as error:
-        return Check(name, UNDECIDED, message=f"{context.layer.key}: {name} could not be decided: {describe(error)}")
+        cause = explain(error, context.layer)
+        return Check(name, UNDECIDED, message=f"{key}: {name} could not be decided: {cause}", cause=cause)

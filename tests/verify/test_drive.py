@@ -73,9 +73,26 @@ def test_an_exception_is_a_reason():
     assert outcome.reason == "too large" and not outcome.raised
 
 
-def test_time_runs_out():
+def test_time_runs_out_after_the_first_examples():
     outcome = run(lambda draw: Measurement(0.0, 1.0), seconds=-1.0)
-    assert outcome.stopped and outcome.examples == 0
+    assert outcome.stopped and outcome.examples == 0 and "fewer than 4 decide nothing" in outcome.reason
+    first = [Draw(width=width) for width in (1, 2, 3)]
+    outcome = run(lambda draw: Measurement(0.0, 1.0), first, seconds=-1.0)
+    assert outcome.stopped and outcome.examples == 3 and outcome.reason is not None
+    outcome = run(lambda draw: Measurement(0.0, 1.0), [*first, Draw(width=5)], seconds=-1.0)
+    assert outcome.stopped and outcome.examples == 4 and outcome.reason is None
+    assert run(lambda draw: Measurement(1.0, 0.0), first[:1], seconds=-1.0).failed  # a failure needs no second example
+
+
+def test_waiting_is_not_the_time_that_runs_out(monkeypatch):
+    """A machine that is busy with something else changes no report: only the CPU time of this process counts."""
+    import time
+
+    late = iter(range(0, 10**9, 10**4))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(late)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(late)))
+    outcome = run(lambda draw: Measurement(0.0, 1.0), seconds=60.0)
+    assert outcome.examples == 30 and not outcome.stopped
 
 
 def test_other_generators_are_left_alone():

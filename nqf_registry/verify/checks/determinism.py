@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from nqf_registry.verify.context import Context
+from nqf_registry.verify.context import Context, sizes_of
 from nqf_registry.verify.drive import Measurement
 from nqf_registry.verify.report import Check
-from nqf_registry.verify.residuals.determinism import determinism
+from nqf_registry.verify.residuals.determinism import determinism, repeated_sample
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.strategies import Draw
 from nqf_registry.verify.tolerances import EQUAL, PRECISION, SINGLE
 
 NAME = "determinism"
+ADVICE = "Take randomness and state out of forward, work on clones, and leave torch's global settings alone."
 
 
 def check(context: Context) -> Check:
     """Runs the check; the weights are of size 1 because the length scale of a noisy layer means nothing."""
 
     def measure(draw: Draw) -> Measurement:
+        unlike = repeated_sample(context.instance(draw), draw.samples, draw.inputs)
+        if unlike:
+            context.facts.repeatable = False
+            data = {"sizes": sizes_of(context.instance(draw)), "samples": draw.samples, "inputs_seed": draw.inputs}
+            details = {"said": unlike, "advice": "Pass generator=generator to every torch function that draws."}
+            return Measurement(1.0, 0.0, counterexample=lambda: data, details=details)
         setting: Setting = context.setting(draw)
         first, second = context.rays(draw, setting, 2)
         seen = determinism(setting, first, second)
@@ -26,7 +33,9 @@ def check(context: Context) -> Check:
             residual, said = max(residual, 1.0), f"a call changes {' and '.join(seen.changed)}"
         elif not residual and seen.replicas > EQUAL and seen.replicas > _allowed(setting):
             residual, said = seen.replicas, "a call with a replica axis gives other values than its replicas one by one"
-        return Measurement(residual, 0.0, counterexample=lambda: context.describe(draw, setting, first), details={"said": said})
+        by = "" if seen.changed else f" (relative difference {residual:.1e})"
+        details = {"said": said + by, "advice": ADVICE} if residual else {}
+        return Measurement(residual, 0.0, counterexample=lambda: context.describe(draw, setting, first), details=details)
 
     outcome = context.run(measure, every_width=True, share=0.5)
     context.facts.deterministic = None if outcome.worst is None or outcome.reason else not outcome.failed
@@ -35,8 +44,8 @@ def check(context: Context) -> Check:
         outcome,
         True,
         holds="the same W and x give the same values, and a call changes nothing else",
-        broken="{said} (relative difference {residual})",
-        advice="Take randomness and state out of forward, work on clones, and leave torch's global settings alone.",
+        broken="{said}",
+        advice="{advice}",
     )
 
 

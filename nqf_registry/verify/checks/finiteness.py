@@ -33,7 +33,7 @@ def check(context: Context) -> Check:
         )
 
     outcome = context.run(measure, every_width=True, factors=(1.0, 0.1, 1e-3), share=0.75)
-    context.facts.finite = None if outcome.worst is None else not outcome.failed
+    context.facts.finite = None if outcome.worst is None or (outcome.reason and not outcome.failed) else not outcome.failed
     verdict = context.conclude(
         NAME,
         outcome,
@@ -43,7 +43,6 @@ def check(context: Context) -> Check:
         advice="Look for 0/0, a logarithm of zero or a norm in a denominator.",
     )
     if outcome.raised and not outcome.failed:  # a layer that raises at W = 0 has no value there
-        return Check(
-            NAME, FAIL, examples=max(1, outcome.examples), message=f"{context.layer.key}: {NAME} failed: {outcome.reason}"
-        )
+        message = f"{context.layer.key}: {NAME} failed: {outcome.reason}"
+        return Check(NAME, FAIL, examples=max(1, outcome.examples), message=message, cause=verdict.cause)
     return verdict

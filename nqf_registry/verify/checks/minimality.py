@@ -15,9 +15,16 @@ NAME = "minimality"
 def check(context: Context) -> Check:
     """Runs the check; the residual is the smallest change of f, so it is at rounding where a neuron splits."""
     if not context.widths(2):
-        return Check(NAME, VACUOUS, message="the width is 1: a symmetry inside one neuron does not make it a stack of units.")
+        return Check(
+            NAME,
+            VACUOUS,
+            message="the width is 1: a symmetry inside one neuron does not make it a stack of units.",
+            why="the width is 1",
+        )
     if not count_splits(context.layer):
-        return Check(NAME, NOT_APPLICABLE, message="no cut divides every block of a neuron into equal parts.")
+        return Check(
+            NAME, NOT_APPLICABLE, message="no cut divides every block of a neuron into equal parts.", why="nothing to split"
+        )
 
     def measure(draw: Draw) -> Measurement | None:
         setting = context.exact_setting(draw)
@@ -32,7 +39,7 @@ def check(context: Context) -> Check:
 
     outcome: Outcome = context.run(measure, least=2, samples=(4,), share=0.25, factors=(1.0,))
     if outcome.worst is None and outcome.reason is None:
-        return Check(NAME, VACUOUS, message="f depends on no part of a neuron at these inputs.")
+        return Check(NAME, VACUOUS, message="f depends on no part of a neuron at these inputs.", why="f depends on no part")
     return context.conclude(
         NAME,
         outcome,

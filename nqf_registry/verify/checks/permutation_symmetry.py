@@ -18,7 +18,7 @@ def check(context: Context) -> Check:
     """Runs the check: in every example all exchanges of neighbours, and one random permutation."""
     if not context.widths(2):
         context.facts.symmetric = True
-        return Check(NAME, VACUOUS, message="the width is 1: there is nothing to permute.")
+        return Check(NAME, VACUOUS, message="the width is 1: there is nothing to permute.", why="the width is 1")
 
     def measure(draw: Draw) -> Measurement | None:
         if not context.instances[draw.instance].claims.symmetric and draw.instance:

@@ -49,7 +49,7 @@ def check(context: Context) -> Check:
         if seen.decades < 1 and seen.slope < required:
             raise Undecided(_narrow(seen))
         decades.append(seen.decades)
-        return Measurement(seen.slope, required, True, counterexample, details)
+        return Measurement(seen.slope, required, True, counterexample, details | {"said": _said(seen)})
 
     outcome = context.run(measure, every_width=True, samples=(4,), share=0.5)
     if polynomial:
@@ -63,9 +63,10 @@ def check(context: Context) -> Check:
     else:
         order = "ε⁴" if claims.sign_symmetric else "ε³"
         holds = f"what the {name} expansion leaves out is O({order}), a slope of at least {required}"
-        broken = "the slope of log |R| against log ε is {slope} (95 % interval {low} to {high}, {decades} decades)"
+        broken = "the slope of log |R| against log ε is {said}"
     advice = (
-        "Compare with structure-matrix: a wrong A leaves slope 2, a missing g slope 1; a kink at zero leaves its own order."
+        "Compare with structure-matrix: a wrong f(0) leaves slope 0, a missing g slope 1, a wrong A slope 2; a kink at zero "
+        "leaves its own order."
     )
     verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice=advice)
     if not claims.exact and verdict.residual == float("inf"):
@@ -76,6 +77,13 @@ def check(context: Context) -> Check:
     elif decades and min(decades) < DECADES and verdict.status == "pass":
         context.notes[f"the remainder stands above rounding over {min(decades):.1f} decades of ε only"] = None
     return verdict
+
+
+def _said(seen: Slope) -> str:
+    """The slope with what it rests on."""
+    interval = "" if seen.low is None or seen.high is None else f"95 % interval {seen.low:.3g} to {seen.high:.3g}, "
+    constant = ": R does not vanish at W = 0, so f(0) is wrong" if seen.slope is not None and abs(seen.slope) < 0.5 else ""
+    return f"{seen.slope:.3g} ({interval}{seen.decades:.3g} decades){constant}"
 
 
 def _narrow(seen: Slope) -> str:

@@ -20,6 +20,7 @@ from nqf_registry.verify.strategies import Draw
 from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES
 
 NAME = "structure-matrix"
+SINGLE_PRECISION = 1e-5  # an error below it comes from float32 rather than from a wrong formula
 PARTS = ("structure", "linear", "cross", "offset", "pullback")
 
 
@@ -47,7 +48,9 @@ def check(context: Context) -> Check:
             )
             residual = max(residual, asymmetry)
         source = "autograd" if part == "pullback" else seen.source
-        details = {"part": part, "source": source, "said": said} | {f"{name}_residual": g.residual for name, g in gaps.items()}
+        details = {"part": part, "source": source, "said": said, "advice": _advice(part, residual)} | {
+            f"{name}_residual": g.residual for name, g in gaps.items()
+        }
         return Measurement(
             residual,
             max(AUTODIFF, seen.error),
@@ -63,10 +66,27 @@ def check(context: Context) -> Check:
         outcome,
         True,
         holds=f"the declared {', '.join(declared)} equal the measured ones at every width, sample and output",
-        broken="{said} (relative error {residual}, measured by {source})",
-        advice="Ā is half the Hessian block of one neuron at zero, a pullback the gradient of Σ cotangent · f; check "
-        "factors of ½, transposes and Kronecker factors.",
+        broken="{said}, measured by {source}",
+        advice="{advice}",
     )
+
+
+_ADVICE = {
+    "structure": "Ā is half the Hessian block of one neuron at zero; check factors of ½, transposes and Kronecker factors.",
+    "linear": "g is the gradient of f by one neuron at W = 0; check its factors and signs.",
+    "cross": "B is half the second derivative by two different neurons at W = 0; check factors of ½ and transposes.",
+    "offset": "offset(x) describes the f(0) that forward has and is not added to it; leave it out where f(0) = 0.",
+    "pullback": "pullback is the gradient of Σ cotangent · f by W; check transposes and factors.",
+}
+
+
+def _advice(part: str, residual: float) -> str:
+    if residual < SINGLE_PRECISION:
+        return (
+            "It agrees to single precision only: verification runs in float64, so make the constants that "
+            f"{part}(x) uses with x's dtype."
+        )
+    return _ADVICE[part]
 
 
 def asymmetry_of(setting: Setting) -> float:
@@ -116,14 +136,19 @@ def _said(setting: Setting, part: str, gap: Gap) -> str:
         parameter, neuron = gap.place
         return (
             f"the pullback by {parameter_name(setting.layer, parameter)} of neuron {neuron} at width {setting.d} is declared "
-            f"{gap.declared:.6g} and autograd gives {gap.measured:.6g}{_ratio(gap)}"
+            f"{gap.declared:.6g} and autograd gives {gap.measured:.6g}{_ratio(gap)} ({_size(gap)})"
         )
     sample, output, *indices = gap.place
     entry = f"[{', '.join(parameter_name(setting.layer, i) for i in indices)}]" if indices else ""
     return (
         f"{_TITLES[part]}{entry} of sample {sample}, output {output} at width {setting.d} is declared "
-        f"{gap.declared:.6g} and measured {gap.measured:.6g}{_ratio(gap)}"
+        f"{gap.declared:.6g} and measured {gap.measured:.6g}{_ratio(gap)} ({_size(gap)})"
     )
+
+
+def _size(gap: Gap) -> str:
+    """How far off; an error relative to nothing is told as it is."""
+    return f"relative error {gap.residual:.1e}" if gap.relative else f"off by {abs(gap.declared - gap.measured):.3g}"
 
 
 def _ratio(gap: Gap) -> str:
@@ -209,7 +234,12 @@ def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[
             max(gap.residual, asymmetry),
             max(AUTODIFF, seen.error),
             counterexample=lambda: _counterexample(context, draw, setting, part, gap),
-            details={"part": part, "source": "autograd", "said": _said(setting, part, gap)},
+            details={
+                "part": part,
+                "source": "autograd",
+                "said": _said(setting, part, gap),
+                "advice": _advice(part, gap.residual),
+            },
         )
     sample, output = gap.place[:2]
     said = (
@@ -220,5 +250,10 @@ def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[
         max(gap.residual, asymmetry),
         seen.error,
         counterexample=lambda: context.describe(draw, setting, **data),
-        details={"part": part, "source": seen.source, "said": said + _ratio(gap)},
+        details={
+            "part": part,
+            "source": seen.source,
+            "said": f"{said}{_ratio(gap)} ({_size(gap)})",
+            "advice": _advice(part, gap.residual),
+        },
     )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry import length_scale
+from nqf_registry.layer import Layer
 from nqf_registry.verify.setting import Setting
 
 
@@ -59,6 +60,24 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
     residual = max(_gap(values[0], values[1]), _gap(values[0], values[3]))
     replicas = 0.0 if together is None or residual else max(_gap(values[0], together[0]), _gap(values[2], together[1]))
     return Repetition(residual, replicas, tuple(dict.fromkeys(changed)))
+
+
+def repeated_sample(layer: Layer, n: int, seed: int) -> str:
+    """What is wrong with two samples from equal generators; "" where they are equal and nothing else was drawn from."""
+    advice = "sample must draw from the generator it is given"
+    before = global_state()
+    first, second = (layer.sample(n, torch.Generator().manual_seed(seed)) for _ in range(2))
+    if changed := _differences(before, global_state()):
+        return f"{advice}; it changes {' and '.join(changed)}"
+    for name, tensor in first.items():
+        other = second.get(name)
+        if other is None or other.shape != tensor.shape or not torch.equal(_bits(tensor), _bits(other)):
+            return f"{advice}; two equal generators gave different {name!r}"
+    return ""
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.nan_to_num(0.0) if tensor.is_floating_point() else tensor
 
 
 def global_state() -> dict[str, Any]:

@@ -26,8 +26,8 @@ class Slope:
 
     Attributes:
         slope: by least squares over the lowest decades in which R stands above the measured rounding; None where R never does.
-        low: lower end of its 95 % interval.
-        high: upper end.
+        low: lower end of its 95 % interval; None where there are too few sizes for one, or R is the same at all of them.
+        high: upper end, likewise.
         decades: how many decades of ε went into it.
         largest: max |R| / (|f| + |f(0)|) over all sizes measured, from far below the length scale to far above.
     """
@@ -65,6 +65,8 @@ def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor) -> Slo
     fit: Any = stats.linregress(log_size.numpy(), log_gap.numpy())
     half = float(stats.t.ppf(0.975, keep - 2)) * float(fit.stderr)
     slope = float(fit.slope)
+    if half != half:  # R is constant: the fit has no residual to make an interval of
+        return Slope(slope, None, None, decades, largest)
     return Slope(slope, slope - half, slope + half, decades, largest)
 
 

@@ -1,0 +1,83 @@
+"""A report as text: a table of the checks, and what there is to say of those that did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
+
+SHOWN = 3  # numbers of a row, and rows of a matrix, that a terminal is shown
+
+
+def render(report: Report, verbose: bool = False) -> str:
+    """The table, then the messages of the checks that did not pass (of all, if verbose).
+
+    A cause that several checks share is said once. A layer that cannot be evaluated has its cause alone.
+    """
+    verdict = "passed" if report.passed else "DID NOT PASS"
+    if report.cause and not verbose:
+        return (
+            f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})\n"
+            f"  {report.cause}\n"
+            "  the other checks were not tried"
+        )
+    lines = [f"{report.layer}: {verdict}, {report.kind} ({report.count}, {report.seconds:.1f} s)"]
+    head = ("check", "status", "residual", "tolerance", "examples", "")
+    rows = [
+        (c.name, c.status, short(c.residual), _comparison(c), f"{c.examples}{', time ran out' * c.stopped}", _why(c))
+        for c in report.checks
+    ]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines += [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]
+    told: set[str] = set()
+    for check in report.checks:
+        if not check.message or not (verbose or check.status in (FAIL, UNDECIDED)):
+            continue
+        if check.cause:
+            if check.cause not in told:
+                told.add(check.cause)
+                alike = [other.name for other in report.checks if other.cause == check.cause]
+                lines.append(f"  {', '.join(alike)}: {check.cause}")
+            continue
+        lines.append(f"  {check.name}: {check.message}")
+        if check.counterexample is not None and check.status == FAIL:
+            lines += [f"    {line}" for line in counterexample_lines(check.counterexample)]
+    lines += [f"  note: {note}" for note in report.notes]
+    return "\n".join(lines)
+
+
+def counterexample_lines(data: Mapping[str, Any]) -> list[str]:
+    """A counterexample in few numbers, one name a line; where something is left out, the last line says where all of it is.
+
+    >>> counterexample_lines({"neuron": 1, "W": {"u": [[0.123456, 1.0, 2.0, 3.0]]}})
+    ['neuron: 1', 'W.u: [[0.1235, 1, 2, …]]', '… (whole in --json)']
+    """
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        flat |= {f"{name}.{part}": inner for part, inner in value.items()} if isinstance(value, Mapping) else {name: value}
+    lines = [f"{name}: {_brief(value)}" for name, value in flat.items()]
+    return [*lines, "… (whole in --json)"] if any("…" in line for line in lines) else lines
+
+
+def short(value: float | None) -> str:
+    """A number in a table cell."""
+    return "-" if value is None else f"{value:.2f}" if 0.1 <= abs(value) < 100 else f"{value:.1e}" if value else "0"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join([*map(_brief, value[:SHOWN]), *["…"] * (len(value) > SHOWN)]) + "]"
+    return str(value)
+
+
+def _comparison(check: Check) -> str:
+    return "-" if check.tolerance is None else ("≥ " if check.bound == "at least" else "≤ ") + short(check.tolerance)
+
+
+def _why(check: Check) -> str:
+    return "" if check.ran or check.status == FAIL else check.why or ("see below" if check.status == UNDECIDED else "")
