@@ -1,7 +1,7 @@
 """Every snippet of the README and of docs/ runs, and shows what it says it shows.
 
-``console`` blocks hold commands after ``$`` and, where shown, their output (``...`` stands for anything). ``python`` blocks run one
-after another in one namespace; one that begins with ``# name.py`` is a file, written where the commands run.
+``console`` blocks hold commands after ``$`` and, where shown, their output (``...`` stands for anything). ``python`` blocks
+run one after another in one namespace; one that begins with ``# name.py`` is a file, written where the commands run.
 """
 
 import doctest

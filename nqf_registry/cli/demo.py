@@ -31,7 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @pass_registry
 @click.pass_context
 def command(context: click.Context, registry: Registry, file: Path, graph: Path, out: Path, steps: int, as_json: bool) -> None:
-    """Register a layer from its file, verify it, catalogue it beside the others, compose it, and train original and NQF in lockstep.
+    """Register a layer from its file, verify, catalogue and compose it, and train original and NQF in lockstep.
 
     The data are scikit-learn's digits, odd against even. Exit code 1 where the layer does not pass its verification.
     """
@@ -117,13 +117,14 @@ def _tell_rows(catalogue: Catalogue, new: set[str]) -> None:
 
     rows: list[tuple[str, ...]] = [("", "layer", "verdict", "remainder", "couples", "inert")]
     for facts in catalogue.entries:
-        mark = "→" if facts["key"] in new else ""
-        rows.append((f"   {mark}", facts["key"], columns.verdict(facts), columns.remainder(facts), columns.couplings(facts), columns.inert(facts)))  # fmt: skip
+        mark = "   →" if facts["key"] in new else ""
+        words = (columns.verdict, columns.remainder, columns.couplings, columns.inert)
+        rows.append((mark, facts["key"], *(word(facts) for word in words)))
     print_table(rows)
 
 
 def _distance(run: Run) -> float:
-    """max |L_model − L_first| / L_first(0) over records, models and replicas."""
+    """The largest |L_model − L_first| / L_first(0) over records, models and replicas."""
     _, loss = run.curves("train_loss")  # (models, R, records)
     return float((abs(loss - loss[:1]) / loss[:1, :, :1]).max())
 
