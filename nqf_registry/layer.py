@@ -156,13 +156,24 @@ class Layer:
 
     @functools.cached_property
     def _ports(self) -> dict[str, Port]:
-        x = self.sample(2, torch.Generator().manual_seed(0))
+        x: Any = self.sample(2, torch.Generator().manual_seed(0))
+        if not isinstance(x, Mapping) or not x or not all(isinstance(t, Tensor) and t.ndim for t in x.values()):
+            got = {str(name): type(t).__name__ for name, t in x.items()} if isinstance(x, Mapping) else type(x).__name__
+            raise LayerError(
+                f"{self.key}: sample(n, generator) must return a dict of n typical inputs, tensors with leading axis n, such "
+                f"as {{'x': torch.randn(n, 8, generator=generator)}}; got {got or 'an empty dict'}."
+            )
         return {name: Port(tuple(t.shape[1:]), not t.is_floating_point()) for name, t in x.items()}
 
     def n_outputs(self) -> int:
-        """k, the number of outputs, as ``forward`` gives them."""
+        """k, the number of outputs, as ``forward`` gives them; of few neurons where the width is free, since k is of any."""
+        self.ports()  # what is wrong with sample() is told first
         x = self.sample(2, torch.Generator().manual_seed(0))
         with torch.no_grad():
+            if self.width > 2:
+                with contextlib.suppress(Exception):  # a layer may refuse so small a width
+                    small = self.resized(2)
+                    return small(small.zeros(), x).shape[-1]
             return self(self.zeros(), x).shape[-1]
 
     def zeros(self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> dict[str, Tensor]:

@@ -1,13 +1,31 @@
 """What a class must be to be registered as a layer. Mathematics is not looked at here; that is the verifier's work."""
 
 import dataclasses
+import enum
 import inspect
 import keyword
+import math
 import re
+import unicodedata
 from typing import Any
 
-from nqf_registry.errors import LayerError
+import torch
+
+from nqf_registry.errors import LayerError, one_line
 from nqf_registry.layer import Claims, Layer
+from nqf_registry.references import Reference
+
+MOST_WEIGHTS = 2**36  # of one layer or composition: 256 GiB in float32
+
+_TEXTS = {
+    "title": "a text, the layer's name for people",
+    "formula": "LaTeX of f as a text",
+    "structure_formula": "LaTeX of A(x) as a text",
+    "convention": "a text, the readings taken",
+    "notes": "a text",
+}
+
+_UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, halves of surrogate pairs, line and paragraph separators
 
 KEY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -28,7 +46,7 @@ def validate_layer_class(cls: Any) -> None:
     if not isinstance(key, str) or not KEY.fullmatch(key):
         raise LayerError(f"{name}.key must be lower-case words joined by hyphens, such as 'two-layer-mlp'; got {_shown(key)}")
     if not isinstance(cls.title, str):
-        raise LayerError(f"{name}.title must be a text, the layer's name for people; got {_shown(cls.title)}")
+        raise LayerError(f"{name}.title must be {_TEXTS['title']}; got {_shown(cls.title)}")
     _check_fields(cls)
     for method in ("blocks", "sample"):
         if not _overrides(cls, method):
@@ -38,9 +56,8 @@ def validate_layer_class(cls: Any) -> None:
     try:
         layer = cls()
     except Exception as error:
-        raise LayerError(
-            f"{name}() cannot be made with no arguments ({type(error).__name__}: {error}); give every size a valid default"
-        ) from error
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise LayerError(f"{name}() cannot be made with no arguments ({why}); give every size a valid default") from error
     validate_layer(layer)
 
 
@@ -52,14 +69,13 @@ def validate_layer(layer: Layer) -> None:
     """
     name = type(layer).__name__
     width = getattr(layer, "width", None)
-    if not _positive(width):
+    if not isinstance(width, int) or not _positive(width):
         raise LayerError(f"{name}.width must be a positive integer, the number of neurons; got {_shown(width)}")
-    if not isinstance(layer.claims, Claims):
-        raise LayerError(f"{name}.claims must be nqf.Claims(...); got {_shown(layer.claims)}")
+    _check_texts(layer)
     try:
         blocks = layer.blocks()
     except Exception as error:
-        raise LayerError(f"{name}.blocks() raised {type(error).__name__}: {error}") from error
+        raise LayerError(f"{name}.blocks() raised {type(error).__name__}: {one_line(error)}") from error
     if not isinstance(blocks, dict) or not blocks:
         raise LayerError(
             f"{name}.blocks() must be a dict of block names to shapes, such as {{'u': (8,)}}; got {_shown(blocks)}"
@@ -72,6 +88,36 @@ def validate_layer(layer: Layer) -> None:
                 f"{name}.blocks()[{block!r}] must be a tuple of positive integers, the shape for ONE neuron, such as (8,); "
                 f"got {_shown(shape)}"
             )
+    p = sum(math.prod(shape) for shape in blocks.values())
+    if width * p > MOST_WEIGHTS:
+        raise LayerError(
+            f"{name} would have width * p = {_count(width)} * {_count(p)} weights, more than the {MOST_WEIGHTS:,} that a layer "
+            "may have; give it smaller sizes"
+        )
+
+
+def _check_texts(layer: Layer) -> None:
+    """What the layer says of itself: claims, and texts that every table and terminal can show."""
+    name = type(layer).__name__
+    for attribute, what in _TEXTS.items():
+        value = getattr(layer, attribute, None)
+        if not isinstance(value, str):
+            raise LayerError(f"{name}.{attribute} must be {what}; got {_shown(value)}")
+        allowed = "" if attribute == "title" else "\n\t"
+        wrong = next((letter for letter in value if letter not in allowed and unicodedata.category(letter) in _UNSHOWN), None)
+        if wrong is not None:
+            raise LayerError(
+                f"{name}.{attribute} must be a text of letters that can be shown{'' if allowed else ', on one line'}; it holds "
+                f"U+{ord(wrong):04X}, take it out"
+            )
+    if not isinstance(layer.references, tuple) or not all(isinstance(one, Reference) for one in layer.references):
+        raise LayerError(f"{name}.references must be a tuple of nqf.Reference(...); got {_shown(layer.references)}")
+    if not isinstance(layer.claims, Claims):
+        raise LayerError(f"{name}.claims must be nqf.Claims(...); got {_shown(layer.claims)}")
+    for field in dataclasses.fields(Claims):
+        value = getattr(layer.claims, field.name)
+        if not isinstance(value, bool):
+            raise LayerError(f"{name}.claims.{field.name} must be True or False; got {_shown(value)}")
 
 
 def _check_fields(cls: type[Layer]) -> None:
@@ -84,6 +130,21 @@ def _check_fields(cls: type[Layer]) -> None:
     for name, hint in inspect.get_annotations(cls).items():
         if name not in fields | of_the_class and "ClassVar" not in str(hint):
             raise LayerError(f"{cls.__name__}.{name} is annotated as a size but is no dataclass field; {decorate}")
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING and not _plain(field.default):
+            raise LayerError(
+                f"{cls.__name__}.{field.name} must have a default of plain data (numbers, texts, True, False, None, a torch "
+                f"dtype, or tuples of these), which tells two layers apart in every process; got {_shown(field.default)}"
+            )
+
+
+def _plain(value: Any) -> bool:
+    """Data whose repr says all of it, and the same in every process."""
+    if isinstance(value, tuple | list | set | frozenset):
+        return all(map(_plain, value))
+    if isinstance(value, dict):
+        return all(map(_plain, (*value.keys(), *value.values())))
+    return value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype | enum.Enum)
 
 
 def _overrides(cls: type[Layer], method: str) -> bool:
@@ -95,6 +156,13 @@ def _positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 10**30 else f"{float(number):.3g}" if number < 10**300 else "a number of over 300 digits"
+
+
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an object of the plugin's own
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nqf_registry.errors import InvalidInput, LayerError
+from nqf_registry.errors import InvalidInput, one_line
 from nqf_registry.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def make_layer(cls: "type[Layer]", sizes: Mapping[str, Any]) -> "Layer":
     try:
         layer = cls(**checked)
         validate_layer(layer)
-    except (LayerError, ValueError, TypeError) as error:
-        given = ", ".join(f"{name}={value!r}" for name, value in checked.items())
-        raise InvalidInput(f"{cls.key} cannot be made with {given or 'its default sizes'}: {error}") from error
+    except Exception as error:  # a layer may refuse its sizes in any way
+        given = ", ".join(f"{name}={_shown(value)}" for name, value in checked.items())
+        raise InvalidInput(f"{cls.key} cannot be made with {given or 'its default sizes'}: {one_line(error)}") from error
     return layer
 
 
@@ -56,7 +56,7 @@ def parse_sizes(cls: "type[Layer]", assignments: Iterable[str]) -> dict[str, Any
         try:
             sizes[name] = _parse(value.strip(), hint)
         except ValueError:
-            raise InvalidInput(f"{cls.key}: the size {name} expects {_expected(hint)}, got {value!r}") from None
+            raise InvalidInput(f"{cls.key}: the size {name} expects {_expected(hint)}, got {_shown(value)}") from None
     return sizes
 
 
@@ -91,7 +91,7 @@ def _checked(cls: "type[Layer]", name: str, value: Any, hint: Any) -> Any:
     try:
         return _fit(value, hint)
     except ValueError:
-        raise InvalidInput(f"{cls.key}: the size {name} expects {_expected(hint)}, got {value!r}") from None
+        raise InvalidInput(f"{cls.key}: the size {name} expects {_expected(hint)}, got {_shown(value)}") from None
 
 
 def _fit(value: Any, hint: Any) -> Any:
@@ -139,6 +139,13 @@ def _parse(text: str, hint: Any) -> Any:
     if hint in (int, float, str):
         return hint(text)
     raise ValueError
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 10**40:  # Python refuses to write out very long ones
+        return "a number of more than 40 digits"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _first(read: Any, kinds: Iterable[Any]) -> Any:

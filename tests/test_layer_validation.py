@@ -163,3 +163,52 @@ def test_a_size_without_a_default():
 def test_what_is_no_layer_class(thing, hint):
     with pytest.raises(nqf.LayerError, match=rf"expected a subclass of nqf\.Layer.*{hint}"):
         validate_layer_class(thing)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"title": "two\nlines"}, "U+000A"),
+        ({"title": "half \ud800"}, "U+D800"),
+        ({"notes": "bell \a"}, "U+0007"),
+        ({"notes": 5}, "notes must be a text"),
+        ({"formula": None}, "formula must be LaTeX"),
+        ({"convention": object()}, "convention must be a text"),
+        ({"references": None}, "references must be a tuple"),
+        ({"references": ("a book",)}, "references must be a tuple"),
+        ({"claims": nqf.Claims(smooth=5)}, "claims.smooth must be True or False"),
+        ({"claims": property(lambda self: None)}, "claims must be nqf.Claims"),
+    ],
+)
+def test_what_a_layer_says_of_itself_can_be_shown(attributes, word):
+    with pytest.raises(nqf.LayerError, match=word.replace("+", "\\+")):
+        validate_layer_class(variant(**attributes))
+
+
+def test_a_default_without_a_stable_repr_is_refused():
+    @dataclass(frozen=True)
+    class Opaque(Good):
+        key = "opaque"
+        options: object = object()
+
+    with pytest.raises(nqf.LayerError, match="plain data"):
+        validate_layer_class(Opaque)
+
+    @dataclass(frozen=True)
+    class Plain(Good):
+        key = "plain"
+        options: tuple = ((1, 2.0), "a", None, torch.float64)
+
+    validate_layer_class(Plain)
+
+
+@pytest.mark.parametrize("value", [None, {}, [1], {"x": 3}, {"x": torch.tensor(1.0)}])
+def test_a_sample_that_is_no_dict_of_tensors_is_named(value):
+    with pytest.raises(nqf.LayerError, match=r"good-layer-2: sample\(n, generator\) must return"):
+        variant(sample=lambda self, n, generator: value)().n_outputs()
+
+
+def test_outputs_are_learnt_from_few_neurons():
+    import dataclasses
+
+    assert dataclasses.replace(Good(), width=10**9).n_outputs() == 1

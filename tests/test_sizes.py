@@ -118,3 +118,21 @@ def test_what_the_layer_itself_refuses_is_told_with_the_sizes():
 
     with pytest.raises(nqf.InvalidInput, match="picky cannot be made with activation='sin': activation must be tanh or erf"):
         make_layer(Picky, {"activation": "sin"})
+
+
+@pytest.mark.parametrize("digits", [20, 1000, 4000])
+def test_a_layer_of_too_many_weights_is_refused_by_its_figure(digits):
+    with pytest.raises(nqf.InvalidInput, match="weights, more than the 68,719,476,736") as caught:
+        make_layer(Sized, {"width": 10**digits})
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_what_torch_says_is_cut_to_one_line():
+    @dataclass(frozen=True)
+    class Raising(Sized):
+        def __post_init__(self):
+            if self.width > 5:
+                raise RuntimeError("no storage\nException raised from alloc at x.cpp:1 (most recent call first):\nframe #0")
+
+    with pytest.raises(nqf.InvalidInput, match=r"no storage$"):
+        make_layer(Raising, {"width": 7})

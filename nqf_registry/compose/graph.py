@@ -20,9 +20,10 @@ from torch import Tensor
 from nqf_registry.arguments import cast, check_cotangent, check_inputs, check_weights
 from nqf_registry.compose.check import Origin, edges_of, order_of, ports_of
 from nqf_registry.compose.nodes import FORMS, Bound, LayerNode, Node
-from nqf_registry.compose.ports import kind_of, listed, shown
+from nqf_registry.compose.ports import check_title, kind_of, listed, shown
 from nqf_registry.errors import GraphError, InvalidInput
 from nqf_registry.layer import Inputs, Layer, Port, Weights
+from nqf_registry.layer_validation import MOST_WEIGHTS
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.spelling import did_you_mean
 
@@ -59,9 +60,9 @@ class Composition:
     shapes: Mapping[str, Port] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.key, str) or not self.key.strip():
-            raise GraphError(f"{self.origin.at('name')}a composition needs a name, got {shown(self.key)}.")
+        check_title(self.key, self.origin.at("name"))
         order = order_of(self.inputs, self.nodes, self.output, self.origin)
+        _check_size(self)
         shapes = ports_of(self.inputs, self.nodes, order, self.output, self.origin)
         for name, value in (("order", order), ("shapes", shapes)):
             object.__setattr__(self, name, value)
@@ -244,6 +245,17 @@ class Composition:
 
 # Compositions, by the classes of their layers, of which vmap refused one: their replicas are looped over.
 _looped: set[frozenset[type]] = set()
+
+
+def _check_size(composition: Composition) -> None:
+    nodes = [(name, node) for name, node in composition.nodes.items() if isinstance(node, LayerNode)]
+    total = sum(node.layer.n_params * node.layer.width for _, node in nodes)
+    if total > MOST_WEIGHTS:
+        name, node = max(nodes, key=lambda pair: pair[1].layer.n_params * pair[1].layer.width)
+        raise GraphError(
+            f"{composition.origin.at('nodes', name)}the graph would have {total:,} weights, more than the {MOST_WEIGHTS:,} "
+            f"that a composition may have; the largest node is {name!r} with {node.layer.n_params * node.layer.width:,}."
+        )
 
 
 def _joined(weights: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -11,6 +11,8 @@ from nqf_registry.layer import Port
 
 # No dot: weights are named "node.block" and ports "node.port".
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+UNFIT = re.compile(r"[\s/\\:]")  # what the name of a folder on some system cannot hold
+LONGEST_TITLE = 100
 
 
 class PortError(Exception):
@@ -36,8 +38,29 @@ def check_name(name: Any, what: str) -> str:
         GraphError: it is no word of letters, digits, _ and - that starts with a letter or _.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise GraphError(f"{what} needs a name of letters, digits, _ and - that starts with a letter, got {shown(name)}.")
+        raise GraphError(f"{what} needs a name of letters, digits, _ and - that starts with a letter or _, got {shown(name)}.")
     return name
+
+
+def check_title(name: Any, where: str = "") -> str:
+    """The name of a composition itself, which also names folders and pictures.
+
+    Raises:
+        GraphError: it is no printable word of at most 100 letters, or could lead to another folder.
+    """
+    word = isinstance(name, str) and 0 < len(name) <= LONGEST_TITLE and not UNFIT.search(name) and name.isprintable()
+    if not word or name[0] in ".-":
+        raise GraphError(
+            f"{where}a composition needs a name: one printable word of at most {LONGEST_TITLE} letters, without spaces and "
+            f"slashes, that starts with neither . nor -; got {shown(name)}."
+        )
+    return name
+
+
+def title_from(stem: str) -> str:
+    """A name for a composition whose file has this stem, "_" in place of what a name cannot hold."""
+    letters = (letter if letter.isprintable() else "_" for letter in UNFIT.sub("_", stem))
+    return "".join(letters).lstrip(".-")[:LONGEST_TITLE] or "composition"
 
 
 def make_port(value: Any, name: str) -> Port:

@@ -35,7 +35,7 @@ from nqf_registry.compose.builder import single_port
 from nqf_registry.compose.check import Origin
 from nqf_registry.compose.graph import Composition
 from nqf_registry.compose.nodes import KINDS, LayerNode, Node, sizes_of
-from nqf_registry.compose.ports import listed, make_port, shown
+from nqf_registry.compose.ports import listed, make_port, shown, title_from
 from nqf_registry.compose.yaml_text import Dumper, parse, read_text
 from nqf_registry.errors import GraphError, NQFError
 from nqf_registry.layer import Layer, Port
@@ -65,7 +65,7 @@ def load_composition(path: str | os.PathLike[str], registry: Layers | None = Non
         InvalidInput: a layer cannot be made with the sizes that a node gives.
     """
     name = os.fspath(path)
-    return _read(read_text(Path(path), name), registry, name, Path(path).stem)
+    return _read(read_text(Path(path), name), registry, name, title_from(Path(path).stem))
 
 
 def from_yaml(text: str, registry: Layers | None = None) -> Composition:
