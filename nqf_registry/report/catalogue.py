@@ -26,7 +26,7 @@ from nqf_registry.report.json_files import facts_text, measurements_text
 from nqf_registry.report.latex import latex
 from nqf_registry.report.markdown import markdown
 from nqf_registry.report.picture import caption, picture_of, svg
-from nqf_registry.report.structure_facts import SEED, fingerprint, fixed_weights, samples_of, structure_facts
+from nqf_registry.report.structure_facts import SEED, fingerprint, fixed_weights, general_facts, samples_of, structure_facts
 from nqf_registry.report.structure_text import structure_lines
 from nqf_registry.report.verification import Verified, facts_of_report, measurements_of_report, told, verify_layers
 
@@ -172,6 +172,11 @@ def row_of(entry: Entry, layer: Layer | BaseException, verified: Verified | None
         facts["error"] = facts["error"] or why or "its verification gave no report"
     else:
         facts |= facts_of_report(verified.report)
+        if verified.report.classification == "not-smooth":  # what autodiff or the author says of A there was not measured
+            facts |= {"structure": {"declared": declares(layer, "structure"), "smooth": False}, "structure_lines": []}
+            picture = None
+        elif verified.report.classification == "general-nqf" and "structure" in facts:
+            facts["structure"] = {**facts["structure"], **general_facts(layer)}
         facts["passed"] = facts["passed"] and facts["error"] is None
         measurements |= measurements_of_report(verified.report)
     return Row(facts, measurements, picture)

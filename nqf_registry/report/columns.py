@@ -22,6 +22,36 @@ def verdict(facts: Facts) -> str:
     return f"does not pass ({facts.get('classification') or 'undecided'}): {', '.join(failed) or 'see its checks'}"
 
 
+def is_quadratic(facts: Facts) -> bool:
+    """Whether a layer was measured to be f(0) + Tr[W Wᵀ A] + remainder with A that is not zero."""
+    return facts.get("classification") in ("exact-nqf", "nqf")
+
+
+def is_general(facts: Facts) -> bool:
+    """Whether it has terms linear in a neuron or couplings between neurons too."""
+    return facts.get("classification") == "general-nqf"
+
+
+def has_structure(facts: Facts) -> bool:
+    """Whether there is an A(x) to speak of: a layer that is not smooth at W = 0 has none."""
+    return facts.get("structure", {}).get("smooth", True)
+
+
+def structure_formula(facts: Facts) -> str:
+    """LaTeX of A(x); empty where the layer has no A(x), whatever is declared."""
+    return str(facts["structure_formula"]) if has_structure(facts) else ""
+
+
+def linear(facts: Facts) -> str:
+    """The blocks in which g is not zero."""
+    return ", ".join(facts.get("structure", {}).get("linear", ())) or "none"
+
+
+def cross(facts: Facts) -> str:
+    """The pairs of blocks that B couples."""
+    return ", ".join(pair.replace("-", "–") for pair in facts.get("structure", {}).get("cross", ())) or "none"
+
+
 def exact(facts: Facts) -> str:
     """Whether the layer was measured to be its quadratic form; open where it does not pass."""
     if not facts.get("passed"):

@@ -13,7 +13,7 @@ from nqf_registry.report.formula_text import text
 HEAD = (
     "key", "title", "plugin", "distribution", "formula", "structure_formula", "f", "A", "blocks", "p", "outputs", "sizes",
     "passed", "classification", "leading_order", "remainder", "exact", "couplings", "inert", "rank", "signature", "form",
-    "sparsity", "checks",
+    "sparsity", "linear", "cross", "checks",
 )  # fmt: skip
 
 
@@ -57,6 +57,8 @@ def _row(facts: Facts) -> list[object]:
         columns.signature(facts),
         columns.form(facts),
         structure.get("sparsity"),
+        " ".join(structure.get("linear", ())),
+        " ".join(structure.get("cross", ())),
         " ".join(f"{name}={check['status']}" for name, check in facts.get("checks", {}).items()),
     ]
 

@@ -12,6 +12,7 @@ from nqf_registry.report.columns import Facts
 from nqf_registry.report.formula import FormulaError
 from nqf_registry.report.formula_mathml import mathml
 from nqf_registry.report.formula_text import text
+from nqf_registry.report.summary import GENERAL, summary
 
 STATUS_MARKS = {"pass": "✓", "fail": "✗", "observed": "◦", "vacuous": "∅", "not-applicable": "–", "undecided": "?"}
 
@@ -28,6 +29,7 @@ def html_page(entries: Sequence[Facts], pictures: Mapping[str, tuple[str, str]])
     return _template().render(
         entries=[_view(facts, pictures.get(facts["key"])) for facts in entries],
         count=len(entries),
+        summary=summary(entries),
         passed=sum(bool(facts.get("passed")) for facts in entries),
         exact=sum(columns.exact(facts) == "yes" for facts in entries),
         css=_read("catalogue.css"),
@@ -53,15 +55,16 @@ def _view(facts: Facts, picture: tuple[str, str] | None) -> dict[str, Any]:
     """What the template shows of one entry; only markup made by this library is marked as such."""
     from markupsafe import Markup
 
-    structure = facts.get("structure", {})
     return {
         "key": facts["key"],
         "title": facts["title"] or facts["key"],
         "source": facts["distribution"] or facts["plugin"],
         "formula": _formula(facts["formula"], True),
-        "structure_formula": _formula(facts["structure_formula"], True),
+        "structure_formula": _formula(columns.structure_formula(facts), True),
+        "general_formula": _formula(GENERAL, True) if columns.is_general(facts) else None,
+        "smooth": columns.has_structure(facts),
         "small_formula": _formula(facts["formula"], False),
-        "small_structure": _formula(facts["structure_formula"], False),
+        "small_structure": _formula(columns.structure_formula(facts), False),
         "plain": text(facts["formula"]),
         "passed": bool(facts.get("passed")),
         "verdict": columns.verdict(facts),
@@ -69,16 +72,7 @@ def _view(facts: Facts, picture: tuple[str, str] | None) -> dict[str, Any]:
         "exact": columns.exact(facts),
         "remainder": columns.remainder(facts),
         "lines": facts.get("structure_lines", []),
-        "facts": [
-            ("neuron", columns.blocks(facts) or "?"),
-            ("p", facts.get("p", "?")),
-            ("outputs", facts.get("outputs", "?")),
-            ("couples", columns.couplings(facts)),
-            ("inert", columns.inert(facts)),
-            ("rank", columns.rank(facts)),
-            ("signature", columns.signature(facts)),
-            ("zero entries", f"{structure['sparsity']:.0%}" if "sparsity" in structure else "?"),
-        ],
+        "facts": _facts(facts),
         "form": columns.form(facts),
         "sizes": columns.sizes(facts),
         "claims": [_CLAIMS.get(name, name.replace("_", " ")) for name, value in facts.get("claims", {}).items() if value],
@@ -92,6 +86,27 @@ def _view(facts: Facts, picture: tuple[str, str] | None) -> dict[str, Any]:
         "picture": Markup(picture[0]) if picture else None,
         "caption": picture[1] if picture else "",
     }
+
+
+def _facts(facts: Facts) -> list[tuple[str, object]]:
+    """Names and values of what was counted; nothing of A where the layer has none."""
+    structure = facts.get("structure", {})
+    found: list[tuple[str, object]] = [
+        ("neuron", columns.blocks(facts) or "?"),
+        ("p", facts.get("p", "?")),
+        ("outputs", facts.get("outputs", "?")),
+    ]
+    if columns.has_structure(facts):
+        found += [
+            ("A couples" if columns.is_general(facts) else "couples", columns.couplings(facts)),
+            ("inert", columns.inert(facts)),
+            ("rank", columns.rank(facts)),
+            ("signature", columns.signature(facts)),
+            ("zero entries", f"{structure['sparsity']:.0%}" if "sparsity" in structure else "?"),
+        ]
+    if columns.is_general(facts):
+        found += [("g is not zero in", columns.linear(facts)), ("B couples", columns.cross(facts))]
+    return found
 
 
 def _formula(latex: str, display: bool) -> Any:

@@ -10,6 +10,7 @@ from nqf_registry.report.columns import Facts
 from nqf_registry.report.formula import FormulaError, parse
 from nqf_registry.report.formula_symbols import GREEK, OPERATORS
 from nqf_registry.report.markdown import GENERATED
+from nqf_registry.report.summary import summary
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -71,7 +72,7 @@ def latex(entries: Sequence[Facts]) -> str:
         cells = (
             rf"\texttt{{{escaped(facts['key'])}}}\newline {escaped(facts['title'])}",
             formula(facts["formula"]),
-            formula(facts["structure_formula"]),
+            formula(columns.structure_formula(facts)),
             _unbroken(escaped(columns.blocks(facts))),
             escaped(columns.rank(facts)),
             escaped(columns.verdict(facts)),
@@ -83,7 +84,8 @@ def latex(entries: Sequence[Facts]) -> str:
     return (
         f"% {GENERATED.replace('`', '')}\n{_HEAD}"
         "{\\Large Catalogue of neural quadratic forms}\\par\\medskip\n"
-        "Near small weights $f_x(W)=f_x(0)+\\operatorname{Tr}[WW^\\top A(x)]+\\text{remainder}$; the columns of $W$ "
+        f"{escaped(summary(entries))} The form is "
+        "$f_x(W)=f_x(0)+\\operatorname{Tr}[WW^\\top A(x)]+\\text{remainder}$; the columns of $W$ "
         "are neurons. Verdict, rank and remainder are measured.\\par\n"
         "\\small\n\\begin{longtable}{@{}L{50mm}L{64mm}L{76mm}L{24mm}L{8mm}L{18mm}l@{}}\n"
         f"\\toprule\n{head}\n\\midrule\n\\endhead\n\\bottomrule\n\\endfoot\n{body}\n\\end{{longtable}}\n\\end{{document}}\n"

@@ -103,6 +103,26 @@ def structure_facts(layer: Layer) -> dict[str, Any]:
     }
 
 
+def general_facts(layer: Layer) -> dict[str, Any]:
+    """What a layer without ZGZ has beside A, measured by autodiff.
+
+    Returns:
+        - ``linear``: the blocks in which g is not zero; ``cross``: the pairs of blocks that B couples, "u-v".
+
+        Of a layer whose p is too large for dense matrices nothing.
+    """
+    n = measurable(layer)
+    if n == 0:
+        return {}
+    found = expand(layer, samples_of(layer, n))
+    size = max(float(part.abs().max()) for part in (found.linear, found.diagonal, found.cross))
+    bound = _ZERO * max(size, 1e-300)
+    slices = layout(layer.blocks())
+    g, B = found.linear.abs().amax((0, 1)) > bound, found.cross.abs().amax((0, 1)) > bound  # (p,), (p, p)
+    couplings, _ = _block_couplings(layer.blocks(), B)
+    return {"linear": [name for name in slices if bool(g[slices[name]].any())], "cross": couplings}
+
+
 def fixed_weights(layer: Layer) -> dict[str, Tensor]:
     """The W that fingerprints are taken at: half-size normal entries from a fixed seed."""
     return layer.random(torch.Generator().manual_seed(SEED), 0.5, torch.float64)
