@@ -39,7 +39,7 @@ def command(context: click.Context, registry: Registry, file: Path, graph: Path,
     from nqf_registry.compose.spec import load_composition
     from nqf_registry.report.picture import write_picture
     from nqf_registry.train.data import load_data
-    from nqf_registry.train.directory import free_name
+    from nqf_registry.train.directory import free_name, left_empty
     from nqf_registry.train.loop import compare
     from nqf_registry.verify.suite import verify
 
@@ -77,7 +77,8 @@ def command(context: click.Context, registry: Registry, file: Path, graph: Path,
 
     data = load_data("digits", composition, registry)
     say(f"\n5. Trained on the digits, odd against even: {data.n} samples, original and NQF in lockstep for {steps} steps")
-    run = compare(composition, data, steps=steps, seed=0, scale=1e-2, directory=free_name(out, "run"), progress=not as_json)
+    with left_empty(directory := free_name(out, "run")):
+        run = compare(composition, data, steps=steps, seed=0, scale=1e-2, directory=directory, progress=not as_json)
     pictures["the loss curves"] = run.plot()
 
     passed = all(report.passed for report in reports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def command(
     The same initial weights, the same samples, one rate. Exit code 3 where the run diverged; what was recorded is kept.
     """
     from nqf_registry.train.data import load_data
-    from nqf_registry.train.directory import free_name
+    from nqf_registry.train.directory import free_name, left_empty
     from nqf_registry.train.loop import check_settings, compare
     from nqf_registry.train.models import MODELS
 
@@ -85,7 +86,8 @@ def command(
         click.echo(data.info["rule"])
     made = [MODELS[name] for name in names]
     try:
-        run = compare(what, data, made, directory=directory, progress=not (quiet or as_json), **numbers, **settings)
+        with left_empty(directory) if out is None else contextlib.nullcontext():
+            run = compare(what, data, made, directory=directory, progress=not (quiet or as_json), **numbers, **settings)
     except Diverged as error:
         if error.run.records:
             error.run.plot()
@@ -122,7 +124,7 @@ def command(
 
 def _subject(registry: Registry, name: str, sizes: tuple[str, ...]) -> Any:
     """A layer by key, or the composition of a YAML file."""
-    if not name.endswith((".yaml", ".yml")):
+    if not name.lower().endswith((".yaml", ".yml")):
         return resolve_layer(registry, name, sizes)
     if sizes:
         raise InvalidInput(f"--set sets sizes of a layer; the sizes of a composition stand in its file {name}.")

@@ -40,7 +40,11 @@ FEW = 3
     "--profile", type=click.Choice(["dev", "ci", "deep"]), default="dev", show_default=True, help="How much to measure."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all random draws: the same seed, the same report."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Of all random draws: the same seed, the same report.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Processes that verify at once.  [default: number of cores]")
 @click.option("--verbose", "-v", is_flag=True, help="Show every check of every layer, with its message.")

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -102,8 +103,37 @@ class RunDirectory:
 
 
 def free_name(parent: str | os.PathLike[str], stem: str) -> Path:
-    """The first of ``parent/stem-1``, ``stem-2``, … that does not exist; nothing is made."""
-    return next(path for number in itertools.count(1) if not (path := Path(parent) / f"{stem}-{number}").exists())
+    """The first of ``parent/stem-1``, ``stem-2``, … that does not exist, made as an empty folder: of two runs each has its own.
+
+    What a folder's name cannot hold is "_" in it, so that it always lies in ``parent``.
+
+    Raises:
+        InvalidInput: as :class:`RunDirectory`.
+        StorageError: as :class:`RunDirectory`.
+    """
+    stem = re.sub(r"[^\w.-]", "_", stem).lstrip(".-").encode(errors="replace")[:100].decode(errors="ignore") or "run"
+    with _explained(Path(parent)):
+        Path(parent).mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        path = Path(parent) / f"{stem}-{number}"
+        with _explained(path):
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+        return path
+    raise AssertionError("there is always a further number")
+
+
+@contextlib.contextmanager
+def left_empty(path: Path) -> Iterator[None]:
+    """Takes a folder that :func:`free_name` made away again where the run fails before it holds anything."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+        raise
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

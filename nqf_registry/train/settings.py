@@ -14,6 +14,7 @@ from nqf_registry.train.losses import find_loss
 from nqf_registry.train.optimizers import find_optimizer
 
 SEEDS = 2**63 - 1  # the largest seed; with its sign, what every random generator and every file format takes
+REPLICAS = 10**6  # each has its seed in the manifest
 STEPS = 2**53  # so many are still counted exactly where they become times
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MOMENTUM = 0.9
@@ -83,7 +84,7 @@ def make_settings(
         InvalidInput: a setting is none that a run can have.
     """
     rule, dtype = find_optimizer(optimizer), find_dtype(dtype)
-    steps, replicas = whole("steps", steps, 0, STEPS), whole("replicas", replicas, 1)
+    steps, replicas = whole("steps", steps, 0, STEPS), whole("replicas", replicas, 1, REPLICAS)
     batch_seed = whole("batch_seed", batch_seed, 0, SEEDS)
     if batch is not None:
         batch = whole("batch", batch, 1)

@@ -344,5 +344,25 @@ def test_runs_are_listed_with_their_state(run, tmp_path):
 
 def test_names_count_up(tmp_path):
     assert directories.free_name(tmp_path, "x").name == "x-1"
-    (tmp_path / "x-1").mkdir()
     assert directories.free_name(tmp_path, "x").name == "x-2"
+
+
+def test_two_runs_at_once_have_two_folders(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: directories.free_name(tmp_path, "x"), range(24)))
+    assert len(set(found)) == 24
+
+
+@pytest.mark.parametrize("stem", ["../up", "/etc/x", "a\0b", "..", "half\ud800", "x" * 500])
+def test_a_free_name_lies_in_its_folder(stem, tmp_path):
+    path = directories.free_name(tmp_path, stem)
+    assert path.is_dir() and path.resolve().parent == tmp_path.resolve()
+
+
+def test_a_run_that_fails_at_once_leaves_no_folder(tmp_path):
+    path = directories.free_name(tmp_path, "x")
+    with pytest.raises(ValueError, match="no"), directories.left_empty(path):
+        raise ValueError("no")
+    assert not path.exists()
