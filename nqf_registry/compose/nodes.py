@@ -111,6 +111,11 @@ class LayerNode(Node):
     def output(self, given: Mapping[str, Port]) -> Port:
         """The layer's k outputs; ports must have its shapes exactly, and integers meet integers."""
         ports = self.ports
+        if not given and ports:
+            name, port = next(iter(ports.items()))
+            raise PortError(
+                name, f"port {name!r} {port} of {self.layer.key} is fed by nothing; name a source for it under from."
+            )
         for name in given:
             if name not in ports:
                 raise PortError(

@@ -206,6 +206,11 @@ def _read_layer(name: str, value: Mapping[str, Any], registry: Layers | None, or
             f"{origin.at('nodes', name, 'residual')}node {name!r}: residual must be true, false or a port, got "
             f"{shown(residual)}."
         )
+    if isinstance(residual, str) and residual.lower() in ("true", "false", "yes", "no"):
+        raise GraphError(
+            f"{origin.at('nodes', name, 'residual')}node {name!r}: residual is the text {residual!r}; write {residual.lower()} "
+            "without quotes, or the name of a port."
+        )
     if registry is None:
         from nqf_registry.registry import default_registry
 

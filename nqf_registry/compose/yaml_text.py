@@ -22,6 +22,8 @@ MOST_VALUES = 20_000
 DEEPEST = 40
 _CORE = {f"tag:yaml.org,2002:{name}": name for name in ("str", "int", "float", "bool", "null", "map", "seq")}
 
+_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
 Place = tuple[str, ...]
 
 
@@ -55,6 +57,9 @@ def read_text(path: Path, name: str) -> str:
     if len(data) > LARGEST_FILE:
         raise GraphError(f"{name}: a graph file has at most {LARGEST_FILE // 1024} KiB, this one has more.")
     try:
+        if 0 in data:
+            line = data[: data.index(0)].count(b"\n") + 1
+            raise GraphError(f"{name}, line {line}: the file holds a zero byte, so it is no text; save it as UTF-8.")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
@@ -128,7 +133,7 @@ def _count(node: yaml.Node, name: str, known: dict[int, int], above: set[int], d
     size = 1 + sum(_count(part, name, known, above | {id(node)}, depth + 1) for part in parts)
     if size > MOST_VALUES:
         raise GraphError(
-            f"{_line(node, name)}with its aliases (*) written out the file holds more than {MOST_VALUES} values; write a "
+            f"{_line(node, name)}with any aliases (*) written out the file holds more than {MOST_VALUES} values; write a "
             "smaller graph."
         )
     known[id(node)] = size
@@ -138,6 +143,12 @@ def _count(node: yaml.Node, name: str, known: dict[int, int], above: set[int], d
 def _value(node: yaml.Node, path: Place, name: str, lines: dict[Place, int]) -> Any:
     lines.setdefault(path, node.start_mark.line + 1)
     kind = _CORE.get(node.tag)
+    plain = isinstance(node, yaml.ScalarNode) and node.style is None
+    if plain and kind in ("int", "float") and not _NUMBER.fullmatch(node.value):
+        raise GraphError(
+            f"{_line(node, name)}{shown(node.value)} is a number in YAML 1.1 alone (octal, base 60, with _); write it in "
+            "decimal, or put it in quotes if it is text."
+        )
     if kind is None:
         raise GraphError(
             f"{_line(node, name)}a graph file holds texts, numbers, lists and mappings; {_tagged(node)} is none of them."

@@ -26,6 +26,7 @@ from nqf_registry.train.directory import RunDirectory, check_path
 from nqf_registry.train.divergence import described, message
 from nqf_registry.train.lockstep import Failure, Lockstep, Progress, finite
 from nqf_registry.train.losses import find_loss
+from nqf_registry.train.memory import check_memory
 from nqf_registry.train.models import MODELS, NQF, Model, Original, Subject, initial_weights
 from nqf_registry.train.preparation import check_data, choose_rule, verdicts
 from nqf_registry.train.process import terminable
@@ -138,6 +139,7 @@ def train(
         device=device,
         chunk=chunk,
     )
+    check_memory(models[0].subject, len(models), settings)
     return _run(models, data, settings, chosen, probes, directory, progress, verify)
 
 

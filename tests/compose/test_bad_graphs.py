@@ -87,6 +87,12 @@ BAD = {
     "aliases that explode": "a0: &a0 [1, 1]\n"
     + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
     "deep nesting": "inputs: " + "[" * 1500 + "]" * 1500 + "\n",
+    "octal number": graph("b: {layer: small-units, sizes: {width: 010}, from: {x: x}}"),
+    "number of base 60": graph("b: {layer: small-units, sizes: {width: 1:30}, from: {x: x}}"),
+    "number with a line": graph("b: {layer: small-units, sizes: {width: 4_0}, from: {x: x}}"),
+    "residual in quotes": graph(units("b", "x", more=", residual: 'true'")),
+    "name that leads away": "name: ../up\n" + graph(units("b", "x")),
+    "zero byte": graph(units("b", "x")).encode() + b"# \0\n",
     "no UTF-8": "inputs: {x: [4]}\n# caf\xe9\n".encode("latin-1"),
     "binary": bytes(range(32)) * 4,
     "huge file": b"# " + b"x" * 300_000,
