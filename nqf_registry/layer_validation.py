@@ -125,6 +125,11 @@ def _check_fields(cls: type[Layer]) -> None:
     decorate = f"write @dataclass(frozen=True) above class {cls.__name__}"
     if not dataclasses.is_dataclass(cls):
         raise LayerError(f"{cls.__name__} must be a dataclass whose fields are its sizes; {decorate}")
+    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise LayerError(
+            f"{cls.__name__} is a dataclass that is not frozen; {decorate}, because what was measured of a layer is kept under "
+            "its sizes, so they must not change"
+        )
     fields = {field.name for field in dataclasses.fields(cls)}
     of_the_class = set(inspect.get_annotations(Layer)) - {"width"}  # key, claims, title, ...: annotating these is harmless
     for name, hint in inspect.get_annotations(cls).items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nqf_registry.discovery import Source, environment_plugins, file_source, installed_sources
-from nqf_registry.errors import ContestedKey, NQFError, PluginError, UnknownKey, one_line
+from nqf_registry.errors import ContestedKey, InvalidInput, NQFError, PluginError, UnknownKey, one_line
 from nqf_registry.metadata import Metadata, recall, remember
 from nqf_registry.spelling import did_you_mean
 
@@ -84,18 +84,33 @@ class Registry:
                 self._metadata[source] = metadata
 
     @classmethod
-    def load(cls, plugins: Iterable[str | os.PathLike[str]] = (), entry_points: bool = True) -> "Registry":
+    def load(
+        cls, plugins: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]" = (), entry_points: bool = True
+    ) -> "Registry":
         """Find the plugins and read what is known of them.
 
-        A plugin that was never seen before, or has changed since, is imported at the first question about layers.
+        An installed plugin that was never seen before, or has changed since, is imported at the first question about layers.
+        A file given here is looked at now: one that cannot be used gives a warning that names it, and is in ``failures``.
 
         Args:
-            plugins: paths of plugin files. One that is the module file of an installed plugin is that plugin.
+            plugins: path of a plugin file, or several. One that is the module file of an installed plugin is that plugin.
             entry_points: whether installed plugins are looked for.
+
+        Raises:
+            InvalidInput: ``plugins`` is neither a path nor a collection of paths.
         """
+        files = plugin_files(plugins)
+        registry = cls.discover(files, entry_points)
+        for line in broken_files(registry, files):
+            warnings.warn(line, stacklevel=2)
+        return registry
+
+    @classmethod
+    def discover(cls, files: Iterable[str | os.PathLike[str]], entry_points: bool = True) -> "Registry":
+        """As ``load``, without a warning: for those who tell in another way which files are broken."""
         sources = installed_sources() if entry_points else []
         known = {source.file for source in sources if source.file}
-        for path in plugins:
+        for path in files:
             source = file_source(path)
             if source.file not in known:
                 known.add(source.file)
@@ -105,7 +120,7 @@ class Registry:
     def extended(self, plugins: Iterable[str | os.PathLike[str]]) -> "Registry":
         """A registry with further plugin files; what this one has imported is not imported again."""
         known = {source.file for source in self._sources if source.file}
-        extra = [source for source in dict.fromkeys(map(file_source, plugins)) if source.file not in known]
+        extra = [source for source in dict.fromkeys(map(file_source, plugin_files(plugins))) if source.file not in known]
         if not extra:
             return self
         registry = Registry(extra)
@@ -290,10 +305,11 @@ class Registry:
     def _unknown(self, kind: str, name: str) -> UnknownKey:
         noun, listing = _KINDS[kind]
         known = self._names(kind)
-        quarantined = f" {len(self._failed)} plugins failed to load; see `nqf plugins`." if self._failed else ""
+        failed = len(self._failed)
+        quarantined = f" {failed} plugin{'s' * (failed != 1)} failed to load; see `nqf plugins`." if failed else ""
         if not isinstance(name, str):
             return UnknownKey(f"expected the name of a {noun} as a string, got {name!r}.")
-        return UnknownKey(f"no {noun} {name!r} is registered.{did_you_mean(name, known)} {listing}{quarantined}")
+        return UnknownKey(f"no {noun} {name!r} is registered.{did_you_mean(name, known)} {listing} {_FROM_A_FILE}{quarantined}")
 
     def _unusable(self, source: Source) -> PluginError:
         failure = self._failed[source]
@@ -303,6 +319,8 @@ class Registry:
 
 
 _LIBRARY = __name__.partition(".")[0]
+
+_FROM_A_FILE = "If it is in a file, name the file: --plugin FILE, or in Python Registry.load(plugins=[FILE])."
 
 # What each kind of name is called in messages, and how to list them.
 _KINDS = {
@@ -318,10 +336,26 @@ def default_registry() -> Registry:
     A file of ``NQF_PLUGINS`` that cannot be used gives a warning that names it.
     """
     files = environment_plugins()
-    registry = Registry.load(plugins=files)
+    registry = Registry.discover(files)
     for line in broken_files(registry, files):
         warnings.warn(line, stacklevel=2)
     return registry
+
+
+def plugin_files(plugins: Any) -> list[str]:
+    """Paths of plugin files from one path or several.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    given = [plugins] if isinstance(plugins, str | os.PathLike) else plugins
+    if not isinstance(given, Iterable) or isinstance(given, bytes):
+        raise InvalidInput(f'plugins must be paths of Python files, such as ["my_layers.py"]; got {given!r}.')
+    files = list(given)
+    for path in files:
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidInput(f'plugins must be paths of Python files, such as ["my_layers.py"]; one of them is {path!r}.')
+    return [os.fspath(path) for path in files]
 
 
 def broken_files(registry: Registry, files: Iterable[str | os.PathLike[str]]) -> list[str]:

@@ -212,3 +212,20 @@ def test_outputs_are_learnt_from_few_neurons():
     import dataclasses
 
     assert dataclasses.replace(Good(), width=10**9).n_outputs() == 1
+
+
+def test_a_dataclass_that_is_not_frozen_is_refused_and_a_size_of_the_class_is_not():
+    from dataclasses import dataclass
+
+    body = {
+        "__annotations__": {"width": int},
+        "width": 3,
+        "key": "thawed",
+        "n_in": 4,
+        "blocks": lambda self: {"u": (self.n_in,)},
+        "sample": lambda self, n, generator: {"x": torch.randn(n, self.n_in, generator=generator)},
+        "unit": lambda self, w, x: (x["x"] @ w["u"])[:, None],
+    }
+    with pytest.raises(nqf.LayerError, match=r"Thawed is a dataclass that is not frozen; write @dataclass\(frozen=True\)"):
+        validate_layer_class(dataclass(type("Thawed", (nqf.Layer,), dict(body))))
+    validate_layer_class(dataclass(frozen=True)(type("Frozen", (nqf.Layer,), dict(body))))

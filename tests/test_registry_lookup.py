@@ -147,7 +147,9 @@ def test_a_plugin_file_leaves_no_bytecode_beside_it(registry, tmp_path, monkeypa
 def test_a_plugin_file_that_is_none_is_quarantined(tmp_path, name):
     (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
     (tmp_path / "notes.txt").write_text("")
-    [failure] = Registry.load(plugins=[tmp_path / name], entry_points=False).failures
+    with pytest.warns(UserWarning, match="was left out"):
+        registry = Registry.load(plugins=[tmp_path / name], entry_points=False)
+    [failure] = registry.failures
     assert failure.stage == "import"
     assert "expected a Python file" in failure.message or "too long" in failure.message
 
@@ -168,3 +170,29 @@ def test_a_plugin_that_stops_importing_is_told_at_its_first_use(layer_source, wr
     with pytest.raises(nqf.PluginError, match="failed at import: ModuleNotFoundError"):
         registry.get("needs-another")
     assert registry.keys() == []
+
+
+def test_one_path_is_one_plugin(write, layer_source):
+    path = write("single.py", layer_source("single-layer"))
+    for given in (path, str(path)):
+        assert Registry.load(plugins=given, entry_points=False).keys() == ["single-layer"]
+        assert Registry.load(entry_points=False).extended(given).keys() == ["single-layer"]
+
+
+@pytest.mark.parametrize("given", [3, b"single.py", [3], [None]])
+def test_what_is_no_path_is_named(given):
+    with pytest.raises(nqf.InvalidInput, match="paths of Python files"):
+        Registry.load(plugins=given, entry_points=False)
+
+
+def test_a_file_that_cannot_be_used_is_told_at_once_and_again_at_an_unknown_key():
+    with pytest.warns(UserWarning, match=r"nope\.py was left out"):
+        registry = Registry.load(plugins=["nope.py"], entry_points=False)
+    assert [failure.stage for failure in registry.failures] == ["import"]
+    with pytest.raises(nqf.UnknownKey, match=r"1 plugin failed to load"):
+        registry.get("some-layer")
+
+
+def test_an_unknown_key_says_how_to_name_a_file():
+    with pytest.raises(nqf.UnknownKey, match=r"--plugin FILE"):
+        Registry.load(entry_points=False).get("some-layer")

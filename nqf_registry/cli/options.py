@@ -40,7 +40,7 @@ class Settings:
         """
         environment = environment_plugins()
         if self._registry is None:
-            self._registry = Registry.load(plugins=environment)
+            self._registry = Registry.discover(environment)
             for line in broken_files(self._registry, environment):
                 click.echo(f"Warning: {line}", err=True)
         self._registry = self._registry.extended(self.plugins)

@@ -37,7 +37,7 @@ from nqf_registry.compose.graph import Composition
 from nqf_registry.compose.nodes import KINDS, LayerNode, Node, sizes_of
 from nqf_registry.compose.ports import listed, make_port, shown, title_from
 from nqf_registry.compose.yaml_text import Dumper, parse, read_text
-from nqf_registry.errors import GraphError, NQFError
+from nqf_registry.errors import GraphError, NQFError, UnknownKey
 from nqf_registry.layer import Layer, Port
 from nqf_registry.spelling import did_you_mean
 
@@ -206,6 +206,7 @@ def _read_layer(name: str, value: Mapping[str, Any], registry: Layers | None, or
             f"{origin.at('nodes', name, 'residual')}node {name!r}: residual must be true, false or a port, got "
             f"{shown(residual)}."
         )
+    searched = registry is None  # the installed plugins alone
     if isinstance(residual, str) and residual.lower() in ("true", "false", "yes", "no"):
         raise GraphError(
             f"{origin.at('nodes', name, 'residual')}node {name!r}: residual is the text {residual!r}; write {residual.lower()} "
@@ -218,7 +219,8 @@ def _read_layer(name: str, value: Mapping[str, Any], registry: Layers | None, or
     try:
         layer = registry.get(value["layer"], **{size: _frozen(given, True) for size, given in sizes.items()})
     except NQFError as error:
-        raise type(error)(f"{origin.at('nodes', name, 'sizes' if sizes else 'layer')}node {name!r}: {error}") from error
+        hint = " Then pass that registry: registry=…" if searched and isinstance(error, UnknownKey) else ""
+        raise type(error)(f"{origin.at('nodes', name, 'sizes' if sizes else 'layer')}node {name!r}: {error}{hint}") from error
     if isinstance(feeds, str):
         try:
             feeds = {next(iter(single_port(name, layer))): feeds}

@@ -61,6 +61,8 @@ def exact(facts: Facts) -> str:
 
 def remainder(facts: Facts) -> str:
     """The measured order of what the expansion leaves out."""
+    if not has_structure(facts):
+        return "–"
     order = facts.get("remainder")
     return "none" if order == "exact" else "?" if order is None else f"ε{str(order).translate(_RAISED)}"
 

@@ -212,3 +212,9 @@ def test_a_new_kind_of_node_is_one_class(shelf):
         nqf.Composition("net", {"x": nqf.Port((4,))}, {k: nodes[k] for k in "abs"}, "s")
     known = ports_of({"x": nqf.Port((4,))}, {k: nodes[k] for k in "ab"}, ("a", "b"), "a", Origin())
     assert known["b"] == nqf.Port((2, 1))
+
+
+def test_a_layer_of_no_installed_plugin_is_told_where_it_may_come_from():
+    text = "inputs: {x: {shape: [3]}}\nnodes: {a: {layer: nowhere-to-be-found, from: {x: x}}}\noutput: a\n"
+    with pytest.raises(nqf.NQFError, match=r"nowhere-to-be-found.*registry="):
+        nqf.Composition.from_yaml(text)
