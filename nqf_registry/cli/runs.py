@@ -47,6 +47,12 @@ def _list(path: str, as_json: bool) -> None:
         click.echo(f"There are no runs in {path}.")
 
 
+def _reached(what: dict[str, Any]) -> Any:
+    """The last step that was carried out; of a diverged run the one before it broke."""
+    failure = what.get("failure")
+    return max(failure["step"] - 1, 0) if failure else what.get("step", "?")
+
+
 def _row(where: Path, what: dict[str, Any] | str) -> dict[str, Any]:
     if isinstance(what, str):
         return {"run": str(where), "status": "unreadable", "problem": what}
@@ -56,7 +62,7 @@ def _row(where: Path, what: dict[str, Any] | str) -> dict[str, Any]:
         "subject": what["subject"]["key"],
         "data": what["data"]["name"],
         "models": ",".join(what["models"]),
-        "steps": f"{what.get('step', '?')}/{what['settings']['steps']}",
+        "steps": f"{_reached(what)}/{what['settings']['steps']}",
     }
 
 

@@ -43,7 +43,12 @@ def message(failure: Failure, models: Sequence[Model], data: Data, settings: Set
         stable = largest_stable_rate(models[0].subject, data, find_loss(settings.loss), optimizer.stability_limit())
     except Exception:  # an estimate that fails must not hide what happened
         stable = None
-    if stable is not None:
+    if stable is not None and rate < stable:  # the estimate knows small weights, and the quadratic form, only
+        hint = (
+            f"The rate is below the largest stable one estimated for small weights, {stable:.4g}: weights of scale "
+            f"{settings.scales[replica]:.4g} are too large for it. Take a smaller scale or a smaller rate."
+        )
+    elif stable is not None:
         hint = f"The estimated largest stable rate of {settings.optimizer} is {stable:.4g}; take a rate below it."
     else:
         hint = f"There is no estimate of the largest stable rate of {settings.optimizer} here; take a smaller one."

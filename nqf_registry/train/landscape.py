@@ -21,23 +21,24 @@ DESCENT = 30  # steps of L-BFGS
 
 
 class Landscape:
-    """L(W) of the NQF of a subject; W is a flat vector of the weights of at most eight neurons a block.
+    """L(W) of the NQF of a subject; W is a flat vector of the weights of a few neurons a block.
 
     Args:
         subject: a layer or a composition. A layer's quadratic form can be evaluated with fewer neurons than it has; a
             composition is taken whole.
         data: the training data.
         loss: the loss.
+        neurons: how many a layer has here, at most its width; None for all.
         chunk: how many samples are contracted at a time.
     """
 
-    def __init__(self, subject: Any, data: Data, loss: Loss, chunk: int = 65536) -> None:
+    def __init__(self, subject: Any, data: Data, loss: Loss, neurons: int | None = NEURONS, chunk: int = 65536) -> None:
         self.subject, self.loss, self.chunk = subject, loss, chunk
         self.x, self.y = cast(data.x, torch.float64), data.y.double()
         self._form = quadratic_form(subject, self.x) if data.n <= chunk else None  # kept where it is one chunk
         zeros = subject.zeros(torch.float64, data.y.device)
         few = hasattr(subject, "width")
-        self.zeros = {name: block[..., : NEURONS if few else None] for name, block in zeros.items()}
+        self.zeros = {name: block[..., : neurons if few else None] for name, block in zeros.items()}
 
     def chunks(self) -> Iterator[tuple[Any, Tensor]]:
         """Quadratic form and targets, chunk by chunk."""

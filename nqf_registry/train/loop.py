@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import os
 import sys
 import time
@@ -188,11 +189,22 @@ def compare(layer: Any, data: Data, models: Any = (Original, NQF), **settings: A
         >>> run.data["train_loss"].dims
         ('model', 'replica', 'record')
     """
-    if not isinstance(layer, Subject):
-        raise InvalidInput(
-            f"nqf.compare takes a layer or a composition, got {type(layer).__name__}; take one by registry.get(key)."
-        )
+    if isinstance(layer, type) or not isinstance(layer, Subject):  # a class has the methods of a subject too
+        raise InvalidInput(f"nqf.compare takes a layer or a composition, got {_said(layer)}; take one by registry.get(key).")
+    known = [name for name in inspect.signature(train).parameters if name not in ("model", "data")]
+    for name in settings:
+        if name not in known:
+            raise InvalidInput(f"nqf.compare has no setting {name!r}.{did_you_mean(name, known)} It has {', '.join(known)}.")
     return train(_models(layer, models), data, **settings)
+
+
+def _said(subject: Any) -> str:
+    """What was given in place of a subject."""
+    if isinstance(subject, type):
+        return f"the class {subject.__name__} (make an instance, {subject.__name__}())"
+    if hasattr(subject, "output"):
+        return f"{type(subject).__name__} (finish it with .output(name))"
+    return type(subject).__name__
 
 
 def _models(layer: Any, models: Any) -> list[Model]:

@@ -82,13 +82,22 @@ def choose_rule(subject: Any, data: Data, settings: Settings) -> tuple[Optimizer
     rule, decay = find_optimizer(settings.optimizer), _merged(settings.weight_decay)
     if not isinstance(settings.lr, str):
         return rule(_merged(settings.lr), decay, settings.momentum), Rate(settings.lr[0], "given")
-    rate = automatic_rate(subject, data, find_loss(settings.loss), rule((0.0,), decay, settings.momentum))
+    rate = automatic_rate(
+        subject, data, find_loss(settings.loss), rule((0.0,), decay, settings.momentum), largest_start(subject, settings)
+    )
     if not 0 < rate.value <= torch.finfo(DTYPES[settings.dtype]).max:
         raise InvalidInput(
             f"lr='auto' leads to the rate {rate.value:.3g}, which {settings.dtype} does not hold ({rate.rule}). "
             f"Scale the data, or give lr a number."
         )
     return rule((rate.value,), decay, settings.momentum), rate
+
+
+def largest_start(subject: Any, settings: Settings) -> dict[str, torch.Tensor]:
+    """The initial weights of the replica of the largest scale, in float64, blocks (*shape, d)."""
+    replica = max(range(settings.replicas), key=lambda r: settings.scales[r])
+    W = initial_weights(subject, [settings.seeds[replica]], settings.scales[replica], torch.float64, settings.device)
+    return {name: block[0] for name, block in W.items()}
 
 
 def _merged(values: tuple[float, ...]) -> tuple[float, ...]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from nqf_registry.dynamics.growth import GrowthRates, growth_rates
 from nqf_registry.errors import InvalidInput
 from nqf_registry.train.data import Data
@@ -14,6 +17,7 @@ from nqf_registry.train.optimizers import Optimizer
 
 ADAM_RATE = 1e-3
 FRACTION = 0.1
+SMALL = 0.1  # of ‖W‖² where the fastest mode is saturated: initial weights below it bend the loss less than the way down does
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,18 @@ class Rate:
     stable: float | None = None
 
 
-def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer) -> Rate:
+def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer, start: dict[str, Tensor] | None = None) -> Rate:
     """The rate of ``lr="auto"``.
 
     Rules that are linear in the gradient get η = 0.1 (1 − β) / λ₁(Y), so that the fastest mode grows by a tenth a step, but at
     most half the estimated largest stable rate; Adam, whose steps do not scale with the gradient, gets 10⁻³.
+
+    Args:
+        subject: a layer or a composition.
+        data: the training data.
+        loss: the loss.
+        optimizer: the rule.
+        start: the initial weights, of the replica where they are largest; they count where they are not small.
 
     Raises:
         InvalidInput: no mode grows, so that no rate follows from the data.
@@ -55,7 +66,7 @@ def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer) -
         )
     value = FRACTION * (1 - optimizer.momentum) / fastest
     rule = f"auto: {FRACTION:g}{' (1 - momentum)' if optimizer.momentum else ''} / growth rate {fastest:.4g}"
-    stable = largest_stable_rate(subject, data, loss, limit, growth)
+    stable = largest_stable_rate(subject, data, loss, limit, growth, start)
     if stable is not None and value > stable / 2:
         return Rate(
             stable / 2, f"auto: half the estimated largest stable rate {stable:.4g}, which is below {rule[6:]}", fastest, stable
@@ -64,13 +75,19 @@ def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer) -
 
 
 def largest_stable_rate(
-    subject: Any, data: Data, loss: Loss, limit: float | None, growth: GrowthRates | None = None
+    subject: Any,
+    data: Data,
+    loss: Loss,
+    limit: float | None,
+    growth: GrowthRates | None = None,
+    start: dict[str, Tensor] | None = None,
 ) -> float | None:
     """The optimiser's limit over κ, the largest curvature of the NQF's loss along its way down.
 
     A rule with velocity overshoots where a mode switches on, so its limit counts up to that of gradient descent, 2, and no
     further. The way is followed cheaply: along the fastest mode to its saturation, then by some steps of L-BFGS with a few
-    neurons. It is an estimate: slower modes may add to the curvature, and the original layer may differ from its NQF.
+    neurons. Where the initial weights are not small beside those, the curvature there counts too. It is an estimate: slower
+    modes may add to the curvature, and the original layer may differ from its NQF.
 
     Args:
         subject: a layer or a composition.
@@ -78,6 +95,7 @@ def largest_stable_rate(
         loss: the loss.
         limit: the largest stable rate × curvature of the optimiser; None for one that has no such number.
         growth: the fastest mode, where it is known already.
+        start: initial weights, blocks (*shape, d).
 
     Returns:
         The rate, None where there is no limit, no growing mode or no positive curvature.
@@ -90,4 +108,12 @@ def largest_stable_rate(
     landscape = Landscape(subject, data, loss)
     saturated = landscape.saturated({name: part[0] for name, part in growth.modes.items()})
     largest = max(landscape.curvature(saturated), landscape.curvature(landscape.descended(saturated)))
+    if start is not None and _top(start) > SMALL * float(saturated @ saturated):
+        whole = Landscape(subject, data, loss, neurons=None)
+        largest = max(largest, whole.curvature(whole.flat({name: block.double() for name, block in start.items()})))
     return min(limit, 2.0) / largest if largest > 0 else None
+
+
+def _top(W: dict[str, Tensor]) -> float:
+    """The largest eigenvalue of W Wᵀ within a block."""
+    return max(float(torch.linalg.matrix_norm(block.double().flatten(0, -2), 2)) ** 2 for block in W.values())

@@ -78,10 +78,14 @@ def teacher(
     form = quadratic_form(layer, wide)
     with torch.no_grad():
         base = form.evaluate(zeros)
-        if not bool((form.evaluate(W) - base).abs().max() > 0):
+        taught = form.evaluate(W)
+        if not bool(torch.isfinite(taught).all()):
+            raise InvalidInput(f"the quadratic form of {layer.key} is not finite on its typical inputs; run nqf verify on it.")
+        if not bool((taught - base).abs().max() > 0):
             raise InvalidInput(
-                f"the quadratic form of {layer.key} is constant on its typical inputs, so it cannot teach; bring data "
-                f"of your own."
+                f"the quadratic form of {layer.key} is constant on its typical inputs, so it cannot teach: A(x) = 0 there, "
+                f"as for a layer that is not smooth or leads at a higher order. nqf verify says which; train it on data of "
+                f"your own, or on the digits (--data digits)."
             )
 
         def remainder(c: float) -> float:

@@ -42,7 +42,7 @@ def test_the_step_is_the_first_that_is_not_finite(units, data, loop_by_hand, tmp
             records=400,
         )
     message, run = str(caught.value), caught.value.run
-    assert "at rate 5" in message and "largest stable rate of gd is" in message and str(tmp_path / "run") in message
+    assert "at rate 5" in message and "The rate is below the largest stable one" in message and str(tmp_path / "run") in message
     opened = nqf.Run.open(tmp_path / "run")
     for found in (run, opened):
         assert found.status == "diverged" and found.manifest["failure"]["step"] == expected
@@ -104,3 +104,18 @@ def test_an_overflow_before_the_first_step_is_not_the_rates(units, data):
 def test_the_largest_rate_diverges(units, data):
     with pytest.raises(Diverged, match=r"at step 1: .* at rate 3e\+38"):
         nqf.train(nqf.NQF(units), data, lr=3e38, steps=5, scale=1.0, weight_decay=1.0, verify=False)
+
+
+@pytest.mark.parametrize("scales", [[0.1], [0.01, 0.3], [1.0]])
+def test_the_automatic_rate_counts_initial_weights_that_are_not_small(scales):
+    """The teacher is small here, so that the weights' own curvature, not the way down, bounds the rate."""
+    layer = nqf.default_registry().get("two-layer-mlp")
+    run = nqf.train(nqf.NQF(layer), nqf.teacher(layer), steps=200, replicas=len(scales), scale=scales, verify=False)
+    loss = run.curves("train_loss", "nqf")[1]
+    assert run.status == "finished" and (loss[:, -1] < 0.1 * loss[:, 0])[np.array(scales) >= 0.1].all()
+
+
+def test_a_rate_below_the_estimate_blames_the_weights():
+    layer = nqf.default_registry().get("two-layer-mlp")
+    with pytest.raises(Diverged, match=r"at rate 5\. The rate is below .* weights of scale 0\.3 are too large"):
+        nqf.train(nqf.NQF(layer), nqf.teacher(layer), lr=5.0, steps=200, scale=0.3, verify=False)

@@ -123,3 +123,17 @@ def test_a_probe_gives_real_numbers_of_one_shape(units, data):
     sizes = iter(range(1, 100))
     with pytest.raises(InvalidInput, match=r"one shape for every model and step; got \(1, 2\) after \(1, 1\)"):
         nqf.compare(units, data, probes={"a": lambda W: W["u"].sum((1, 2))[:, None].expand(-1, next(sizes))}, **options)
+
+
+def test_compare_names_a_setting_that_it_lacks(units, data):
+    with pytest.raises(nqf.InvalidInput, match="has no setting 'learning_rate'"):
+        nqf.compare(units, data, learning_rate=0.1)
+    with pytest.raises(nqf.InvalidInput, match=r"Did you mean 'steps'\?"):
+        nqf.compare(units, data, step=5)
+
+
+def test_compare_says_how_to_make_a_subject(units, data):
+    with pytest.raises(nqf.InvalidInput, match=r"make an instance, \w+\(\)"):
+        nqf.compare(type(units), data)
+    with pytest.raises(nqf.InvalidInput, match=r"finish it with \.output\(name\)"):
+        nqf.compare(nqf.Graph("g").input("x", 3), data)
