@@ -1,8 +1,9 @@
-"""Keeps a verification from changing anything outside it: random states, default dtype, warnings filters."""
+"""Keeps a verification from changing anything outside it: random states, dtype, warnings filters, hooks."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,12 @@ import torch
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Restores the global state of torch, numpy and Python's random, whatever happens inside."""
+    """Restores the global state of torch, numpy and Python's random, whatever happens inside.
+
+    Hypothesis leaves a callback at the garbage collector, which times it. An interrupt that arrives while such a callback runs
+    is lost: Python prints its traceback and goes on. So it is taken away again.
+    """
+    callbacks = list(gc.callbacks)
     torch_state, numpy_state, python_state = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
     dtype, precision, threads = torch.get_default_dtype(), torch.get_float32_matmul_precision(), torch.get_num_threads()
     deterministic, warn_only = (
@@ -33,3 +39,4 @@ def guarded() -> Iterator[None]:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        gc.callbacks[:] = callbacks

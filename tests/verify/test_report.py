@@ -95,3 +95,16 @@ def test_nothing_outside_changes(units):
     assert torch.equal(before[0], torch.get_rng_state()) and before[1] == random.getstate()
     assert (before[2] == numpy.random.get_state()[1]).all() and before[3] == list(warnings.filters)
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_hypothesis_leaves_nothing_at_the_garbage_collector():
+    """An interrupt that meets such a callback would be lost. In a new process: hypothesis adds it once only."""
+    import subprocess
+    import sys
+
+    code = (
+        "import gc, nqf_registry as nqf; before = list(gc.callbacks); layer = nqf.default_registry().get('quadratic-network');"
+        "assert nqf.verify(layer).passed; assert gc.callbacks == before, gc.callbacks"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
