@@ -1,7 +1,7 @@
 """A layer of one's own: tanh units behind a sigmoid gate, in one file.
 
-    nqf verify examples/gated_unit.py
-    nqf train gated-unit --plugin examples/gated_unit.py --data teacher
+nqf verify examples/gated_unit.py
+nqf train gated-unit --plugin examples/gated_unit.py --data teacher
 """
 
 from dataclasses import dataclass
