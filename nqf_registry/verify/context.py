@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from torch import Tensor
 from nqf_registry.layer import Layer, declares
 from nqf_registry.verify.drive import Measurement, Outcome, drive
 from nqf_registry.verify.explanation import explain
+from nqf_registry.verify.guard import contained
 from nqf_registry.verify.measured import Measured, measure
 from nqf_registry.verify.profiles import Profile
 from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
@@ -56,7 +58,8 @@ class Context:
         self.layer, self.profile, self.seed = layer, profile, seed
         self.instances = [layer]
         if declares(layer, "variants"):
-            self.instances += list(layer.variants())  # type: ignore[attr-defined]
+            with contextlib.suppress(Exception), contained():  # first_call has told what is wrong with them
+                self.instances += list(layer.variants())  # type: ignore[attr-defined]
         self.facts = Facts()
         self.notes: dict[str, None] = {}
         self.disagreement: float | None = None

@@ -12,6 +12,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.strategies import SearchStrategy
 
+from nqf_registry.verify.guard import contained
 from nqf_registry.verify.setting import Undecided
 from nqf_registry.verify.strategies import Draw
 
@@ -114,7 +115,8 @@ def drive(
         if shrinks > SHRINKS:
             return
         try:
-            result = measure(draw)
+            with contained():
+                result = measure(draw)
         except Undecided as reason:
             outcome.reason = str(reason)
             return

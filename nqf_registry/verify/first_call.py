@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nqf_registry.layer import Layer, cast, declares
 from nqf_registry.verify.explanation import explain
+from nqf_registry.verify.guard import contained
 
 SAMPLES = 8
 
@@ -21,22 +23,34 @@ def first_call(layer: Layer, largest: int) -> str:
         largest: numbers in W above which the layer is not called here.
     """
     try:
-        x = layer.sample(SAMPLES, torch.Generator().manual_seed(0))
-        if wrong := _wrong_sample(x):
-            return wrong
-        x = cast(x, torch.float64)
-        p, d = layer.n_params, layer.width
-        if p * d > largest:
-            return ""
-        W = layer.unstack(torch.randn(p, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-        with torch.no_grad():
-            if declares(layer, "unit") and not declares(layer, "forward"):
-                part = layer.unit({name: block[..., 0] for name, block in W.items()}, x)
-                if wrong := _wrong_unit(part):
-                    return wrong
-            layer(W, x)
+        with contained():
+            if wrong := _wrong_variants(layer):
+                return wrong
+            x = layer.sample(SAMPLES, torch.Generator().manual_seed(0))
+            if wrong := _wrong_sample(x):
+                return wrong
+            x = cast(x, torch.float64)
+            p, d = layer.n_params, layer.width
+            if p * d > largest:
+                return ""
+            W = layer.unstack(torch.randn(p, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+            with torch.no_grad():
+                if declares(layer, "unit") and not declares(layer, "forward"):
+                    part = layer.unit({name: block[..., 0] for name, block in W.items()}, x)
+                    if wrong := _wrong_unit(part):
+                        return wrong
+                layer(W, x)
     except Exception as error:
         return explain(error, layer)
+    return ""
+
+
+def _wrong_variants(layer: Any) -> str:
+    if not declares(layer, "variants"):
+        return ""
+    for variant in layer.variants():
+        if not isinstance(variant, Layer):
+            return f"variants must give further layers, got {type(variant).__name__}"
     return ""
 
 

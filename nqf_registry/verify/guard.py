@@ -40,3 +40,17 @@ def guarded() -> Iterator[None]:
             torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         gc.callbacks[:] = callbacks
+
+
+@contextlib.contextmanager
+def contained() -> Iterator[None]:
+    """Makes a RuntimeError of what a layer's code raises beside Exception, such as SystemExit; an interrupt stays one.
+
+    A layer that leaves the program is one more layer that cannot be evaluated: it must not end the verification of others.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"it raised {type(error).__name__} {error}".rstrip()) from error

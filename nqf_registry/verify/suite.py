@@ -16,7 +16,7 @@ from nqf_registry.verify.classification import classify, why_undecided
 from nqf_registry.verify.context import LARGEST, Context, sizes_of
 from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.first_call import first_call
-from nqf_registry.verify.guard import guarded
+from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.profiles import find_profile
 from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
 from nqf_registry.verify.source import source_hash
@@ -112,7 +112,8 @@ def _run(context: Context, name: str, cause: str) -> Check:
             name, UNDECIDED, message=f"{key}: {name} was not tried: {why}.", why="not tried", cause=f"not tried: {why}"
         )
     try:
-        return CHECKS[name](context)
+        with contained():
+            return CHECKS[name](context)
     except Exception as error:
         cause = explain(error, context.layer)
         return Check(name, UNDECIDED, message=f"{key}: {name} could not be decided: {cause}", cause=cause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ import torch
 import nqf_registry
 from nqf_registry import cache
 from nqf_registry.layer import Layer
+from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.context import sizes_of
-from nqf_registry.verify.report import Report
+from nqf_registry.verify.report import STATUSES, Check, Report
 from nqf_registry.verify.source import library_hash, source_hash
 from nqf_registry.verify.suite import SUITE, verify
 
@@ -52,6 +54,43 @@ def fingerprint(layer: Layer, source: str) -> str:
 def _read(name: str) -> Report | None:
     data: Any = cache.read_json(name)
     try:
-        return Report.from_dict(data)
-    except (TypeError, KeyError, AttributeError):  # nothing there, or written by another version
+        report = Report.from_dict(data)
+        return report if _sound(report) else None
+    except (TypeError, KeyError, AttributeError, ValueError):  # nothing there, or written by another version
         return None
+
+
+def _sound(report: Report) -> bool:
+    """Whether everything has the type that readers of a report count on; a damaged file is measured again."""
+    return (
+        all(
+            isinstance(text, str)
+            for text in (report.layer, report.classification, report.profile, report.source, *report.notes)
+        )
+        and isinstance(report.passed, bool)
+        and _number(report.seed)
+        and _number(report.seconds)
+        and (report.leading_order is None or _number(report.leading_order))
+        and isinstance(report.sizes, Mapping)
+        and isinstance(report.versions, Mapping)
+        and all(isinstance(version, str) for version in report.versions.values())
+        and [check.name for check in report.checks] == list(CHECKS)
+        and all(map(_sound_check, report.checks))
+    )
+
+
+def _sound_check(check: Check) -> bool:
+    return (
+        check.status in STATUSES
+        and all(value is None or _number(value) for value in (check.residual, check.tolerance))
+        and _number(check.examples)
+        and all(isinstance(text, str) for text in (check.message, check.bound, check.why, check.cause))
+        and (check.counterexample is None or isinstance(check.counterexample, Mapping))
+        and isinstance(check.details, Mapping)
+        and isinstance(check.promised, bool)
+        and isinstance(check.stopped, bool)
+    )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

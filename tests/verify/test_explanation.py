@@ -149,3 +149,25 @@ def test_sample_must_use_its_generator():
     report = nqf.verify(made(sample=lambda self, n, generator: {"x": torch.randn(n, 3, generator=hidden)}))
     assert "two equal generators gave different 'x'" in report["determinism"].message
     assert "no function" not in str(report)
+
+
+class Leaves(BaseException):
+    """What a layer may raise that is no Exception."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(5), Leaves("gone")])
+@pytest.mark.parametrize("method", ["unit", "structure", "variants"])
+def test_a_layer_that_leaves_the_program_is_one_that_does_not_pass(error, method):
+    def leave(self, *_):
+        raise error
+
+    report = nqf.verify(made(**{method: leave}))
+    assert not report.passed and type(error).__name__ in str(report)
+
+
+def test_variants_that_raise_or_are_no_layers_are_told():
+    def broken(self):
+        raise ValueError("no variants today")
+
+    assert "no variants today" in told(made(variants=broken))
+    assert "variants must give further layers, got int" in told(made(variants=lambda self: [3]))

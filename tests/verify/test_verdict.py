@@ -1,5 +1,7 @@
 """The verdict at first use: measured once, cached, and stale as soon as what it rests on changes."""
 
+import json
+
 import pytest
 
 import nqf_registry as nqf
@@ -70,3 +72,21 @@ def test_what_ran_out_of_time_is_not_kept(fresh_cache, counted, monkeypatch):
     assert not list(fresh_cache.glob("verdicts/*.json"))
     monkeypatch.undo()
     assert not verdict(layer).stopped and not verdict(layer).stopped
+
+
+@pytest.mark.parametrize(
+    "place, value",
+    [(("checks", 0, "name"), None), (("checks", 1, "residual"), "x"), (("checks", 2, "tolerance"), []),
+     (("checks", 0, "status"), "fine"), (("versions",), [1]), (("seconds",), "x"), (("notes",), [5]), (("passed",), 1)],
+)  # fmt: skip
+def test_a_cache_with_a_value_of_the_wrong_type_is_measured_again(fresh_cache, counted, place, value):
+    layer = nqf.default_registry().get("quadratic-network")
+    verdict(layer)
+    (file,) = fresh_cache.glob("verdicts/quadratic-network-*.json")
+    data = json.loads(file.read_text())
+    target = data
+    for step in place[:-1]:
+        target = target[step]
+    target[place[-1]] = value
+    file.write_text(json.dumps(data))
+    assert not verdict(layer).cached and len(counted) == 2
