@@ -22,6 +22,16 @@ def one_line(error: BaseException) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
+def named(error: BaseException) -> str:
+    """The class of an exception and what it says, on one line.
+
+    >>> named(KeyError("k")), named(ValueError())
+    ("KeyError: 'k'", 'ValueError')
+    """
+    text = one_line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class NQFError(Exception):
     """Base of every error that the library raises on purpose.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nqf_registry.errors import LayerError, one_line
+from nqf_registry.errors import LayerError, named
 from nqf_registry.layer import Claims, Layer
 from nqf_registry.references import Reference
 
@@ -56,7 +56,7 @@ def validate_layer_class(cls: Any) -> None:
     try:
         layer = cls()
     except Exception as error:
-        why = f"{type(error).__name__}: {one_line(error)}"
+        why = f"{named(error)}"
         raise LayerError(f"{name}() cannot be made with no arguments ({why}); give every size a valid default") from error
     validate_layer(layer)
 
@@ -75,7 +75,7 @@ def validate_layer(layer: Layer) -> None:
     try:
         blocks = layer.blocks()
     except Exception as error:
-        raise LayerError(f"{name}.blocks() raised {type(error).__name__}: {one_line(error)}") from error
+        raise LayerError(f"{name}.blocks() raised {named(error)}") from error
     if not isinstance(blocks, dict) or not blocks:
         raise LayerError(
             f"{name}.blocks() must be a dict of block names to shapes, such as {{'u': (8,)}}; got {_shown(blocks)}"

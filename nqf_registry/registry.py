@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nqf_registry.discovery import Source, environment_plugins, file_source, installed_sources
-from nqf_registry.errors import ContestedKey, InvalidInput, NQFError, PluginError, UnknownKey, one_line
+from nqf_registry.errors import ContestedKey, InvalidInput, NQFError, PluginError, UnknownKey, named, one_line
 from nqf_registry.metadata import Metadata, recall, remember
 from nqf_registry.spelling import did_you_mean
 
@@ -367,9 +367,7 @@ def broken_files(registry: Registry, files: Iterable[str | os.PathLike[str]]) ->
 
 
 def _failure(source: Source, stage: str, error: BaseException) -> Failure:
-    text = one_line(error)
-    if not isinstance(error, NQFError) or not text:
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = (one_line(error) if isinstance(error, NQFError) else "") or named(error)
     return Failure(source.name, source.distribution, stage, error, text, source.file)
 
 

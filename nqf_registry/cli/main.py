@@ -17,7 +17,7 @@ import click
 import nqf_registry
 from nqf_registry.cli.options import Settings, plugin_option, settings_of
 from nqf_registry.cli.streams import drop_stdout, standard_streams
-from nqf_registry.errors import NQFError, UnknownKey, one_line
+from nqf_registry.errors import NQFError, UnknownKey, named
 from nqf_registry.spelling import did_you_mean
 from nqf_registry.verbs import VERBS
 
@@ -120,7 +120,7 @@ def _run(arguments: Sequence[str], settings: Settings) -> int:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
             return _unwritable(error)
         hint = "" if settings.debug else "; --debug before the verb shows where"
-        click.echo(f"Error: unexpected {type(error).__name__}: {one_line(error)}{hint}", err=True)
+        click.echo(f"Error: unexpected {named(error)}{hint}", err=True)
         return 3
 
 

@@ -10,7 +10,7 @@ import networkx as nx
 
 from nqf_registry.compose.nodes import FORMS, LayerNode, Node
 from nqf_registry.compose.ports import EdgeError, PortError, check_name, listed, shown
-from nqf_registry.errors import GraphError, NQFError, one_line
+from nqf_registry.errors import GraphError, NQFError, named
 from nqf_registry.layer import Port
 from nqf_registry.spelling import did_you_mean
 
@@ -160,7 +160,7 @@ def ports_of(
             raise GraphError(
                 f"{origin.at('nodes', name)}node {name!r}: the layer could not be run on its own sample at W = 0, to learn its "
                 "ports "
-                f"({type(error).__name__}: {one_line(error)}); verify the layer first."
+                f"({named(error)}); verify the layer first."
             ) from error
     given = known[output]
     if given.integer or len(given.shape) != 1:

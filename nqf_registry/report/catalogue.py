@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import nqf_registry
-from nqf_registry.errors import NQFError, StorageError
+from nqf_registry.errors import NQFError, StorageError, named
 from nqf_registry.layer import Layer, declares
 from nqf_registry.registry import Entry, Registry
 from nqf_registry.report.csv_table import csv_table
@@ -28,7 +28,7 @@ from nqf_registry.report.markdown import markdown
 from nqf_registry.report.picture import caption, picture_of, svg
 from nqf_registry.report.structure_facts import SEED, fingerprint, fixed_weights, general_facts, samples_of, structure_facts
 from nqf_registry.report.structure_text import structure_lines
-from nqf_registry.report.verification import Verified, facts_of_report, measurements_of_report, told, verify_layers
+from nqf_registry.report.verification import Verified, facts_of_report, measurements_of_report, verify_layers
 
 _OPTIONAL = ("structure", "linear", "cross", "offset", "unit", "pullback", "variants")
 
@@ -159,14 +159,14 @@ def row_of(entry: Entry, layer: Layer | BaseException, verified: Verified | None
     measurements: dict[str, Any] = {"version": entry.version}
     picture = None
     if not isinstance(layer, Layer):
-        facts["error"] = told(layer)
+        facts["error"] = named(layer)
         return Row(facts, measurements, None)
     try:
         facts |= _declared(layer)
         facts |= _measured(layer)
         picture = _picture(layer)
     except (Exception, SystemExit) as error:  # a plugin's code may raise anything; the other rows must not suffer
-        facts["error"] = told(error)
+        facts["error"] = named(error)
     if verified is None or verified.report is None:
         why = verified.error if verified else None
         facts["error"] = facts["error"] or why or "its verification gave no report"

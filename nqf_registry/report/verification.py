@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nqf_registry.errors import named
 from nqf_registry.layer import Layer
 from nqf_registry.verify.report import FAIL, Check, Report
 from nqf_registry.verify.suite import verify
@@ -41,13 +42,7 @@ def first_use(layer: Layer) -> Verified:
     try:
         return Verified(verdict(layer))
     except Exception as error:
-        return Verified(None, told(error))
-
-
-def told(error: BaseException) -> str:
-    """An error on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return Verified(None, named(error))
 
 
 def facts_of_report(report: Report) -> dict[str, Any]:
@@ -105,7 +100,7 @@ def _attempt(layer: Layer, profile: str) -> Verified:
     try:
         return Verified(verify(layer, profile))
     except Exception as error:  # the verifier reports what a layer raises; what it could not catch must not stop the other rows
-        return Verified(None, told(error))
+        return Verified(None, named(error))
 
 
 def _digits(check: Check) -> dict[str, Any]:

@@ -186,10 +186,8 @@ class Model(ABC):
         return Objective(self.bind(x), y, loss)
 
 
-class Original(Model):
-    """The subject as written, differentiated by its own ``pullback`` where it declares one, else by autograd."""
-
-    name = "original"
+class WeightModel(Model):
+    """A model that trains the subject's own weights."""
 
     def start(self, W: Weights) -> State:
         """A copy of W."""
@@ -198,6 +196,12 @@ class Original(Model):
     def weights(self, state: Weights) -> State:
         """The state itself."""
         return dict(state)
+
+
+class Original(WeightModel):
+    """The subject as written, differentiated by its own ``pullback`` where it declares one, else by autograd."""
+
+    name = "original"
 
     def bind(self, x: Inputs) -> Bound:
         """The subject at inputs x."""
@@ -231,18 +235,10 @@ class Original(Model):
         return ClosedForm(lambda W: Autograd(outputs).evaluate(W), gradient)
 
 
-class NQF(Model):
+class NQF(WeightModel):
     """The subject's neural quadratic form, with its closed-form gradient where it has one."""
 
     name = "nqf"
-
-    def start(self, W: Weights) -> State:
-        """A copy of W."""
-        return {name: block.clone() for name, block in W.items()}
-
-    def weights(self, state: Weights) -> State:
-        """The state itself."""
-        return dict(state)
 
     def bind(self, x: Inputs) -> Bound:
         """f(0) + Tr[W Wᵀ A(x)] at inputs x, with g and B where ZGZ fails."""

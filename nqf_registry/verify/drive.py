@@ -12,6 +12,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.strategies import SearchStrategy
 
+from nqf_registry.errors import named
 from nqf_registry.verify.guard import contained
 from nqf_registry.verify.setting import Undecided
 from nqf_registry.verify.strategies import Draw
@@ -98,7 +99,7 @@ def drive(
         examples: how many to draw beyond these.
         seconds: CPU time of the process after which to stop drawing.
         seed: the same seed gives the same examples.
-        tell: says what an exception was, by default :func:`describe`.
+        tell: says what an exception was, by default :func:`nqf_registry.errors.named`.
     """
     outcome = Outcome()
     begin = time.process_time()  # not the wall clock: what else the machine does must not change a report
@@ -121,7 +122,7 @@ def drive(
             outcome.reason = str(reason)
             return
         except Exception as error:
-            outcome.reason, outcome.raised = (tell or describe)(error), True
+            outcome.reason, outcome.raised = (tell or named)(error), True
             return
         if result is None:
             return
@@ -163,7 +164,7 @@ def drive(
         pass
     except Exception as error:
         if outcome.examples == 0 and outcome.reason is None:
-            outcome.reason = (tell or describe)(error)
+            outcome.reason = (tell or named)(error)
     if outcome.worst is None:
         outcome.worst = kept
     if outcome.stopped and outcome.examples < LEAST and not outcome.failed and outcome.reason is None:
@@ -172,9 +173,3 @@ def drive(
             "nothing; verify the layer at smaller sizes, or at a longer profile."
         )
     return outcome
-
-
-def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+from nqf_registry.errors import named
 from nqf_registry.layer import Layer
-from nqf_registry.verify.drive import describe
 
 METHODS = ("sample", "blocks", "unit", "forward", "structure", "linear", "cross", "offset", "pullback", "encode", "variants")
 _PRECISION = re.compile(r"same dtype|scalar type|\b(double|float)\b.*\b(double|float)\b", re.IGNORECASE)
@@ -19,18 +19,18 @@ _SHAPES = re.compile(r"shape|size|dimension|subscript|broadcast", re.IGNORECASE)
 
 
 def explain(error: BaseException, layer: Layer) -> str:
-    """An exception as a sentence about the layer; as :func:`describe` puts it where no line of the layer took part."""
+    """An exception as a sentence about the layer, or as ``named`` puts it where no line of the layer took part."""
     frames = _own_frames(error, layer)
     if not frames and error.__cause__ is not None:
         frames = _own_frames(error.__cause__, layer)
     if not frames:
-        return describe(error)
+        return named(error)
     frame, line = frames[-1]
     method = next((f.f_code.co_name for f, _ in frames if f.f_code.co_name in METHODS), frame.f_code.co_name)
     where = f"{Path(frame.f_code.co_filename).name}, line {line}"
     if isinstance(error, KeyError) and len(error.args) == 1:
         return f"{method} {_missing(error.args[0], frame, line, layer)} ({where})"
-    return f"{method} raised {describe(error)} ({where}){_hint(error, layer)}"
+    return f"{method} raised {named(error)} ({where}){_hint(error, layer)}"
 
 
 def _own_frames(error: BaseException, layer: Layer) -> list[tuple[FrameType, int]]:
