@@ -45,6 +45,8 @@ from nqf_registry.train.loop import compare as compare
 from nqf_registry.train.loop import train as train
 from nqf_registry.train.mnist import mnist as mnist
 from nqf_registry.train.models import NQF as NQF
+from nqf_registry.train.models import Compressed as Compressed
+from nqf_registry.train.models import OrderParameters as OrderParameters
 from nqf_registry.train.models import Original as Original
 from nqf_registry.train.runs import Run as Run
 from nqf_registry.train.teacher import teacher as teacher

@@ -64,13 +64,38 @@ class Lockstep:
         models: the models.
         data: on the device and in the dtype of the run.
         loss: the loss.
-        optimizer: the rule, shared; what it remembers is kept by model.
+        optimizer: the rule of the subject's own weights; each model follows its own version of it.
         batches: the minibatches, None for all samples in every step.
+        way: how gradients are computed, see :meth:`nqf_registry.train.models.Model.objective`.
+
+    Raises:
+        InvalidInput: a model does not follow the rule, or cannot go that way.
     """
 
-    def __init__(self, models: Sequence[Model], data: Data, loss: Loss, optimizer: Optimizer, batches: Batches | None) -> None:
-        self.models, self.data, self.loss, self.optimizer, self.batches = models, data, loss, optimizer, batches
-        self._objectives: list[Objective] | None = None if batches else [m.objective(data.x, data.y, loss) for m in models]
+    def __init__(
+        self,
+        models: Sequence[Model],
+        data: Data,
+        loss: Loss,
+        optimizer: Optimizer,
+        batches: Batches | None,
+        way: str = "auto",
+    ) -> None:
+        self.models, self.data, self.loss, self.batches, self.way = models, data, loss, batches, way
+        self.rules = [model.rule(optimizer) for model in models]
+        self._objectives: list[Objective] | None = None
+        if batches is None:
+            self._objectives = [model.objective(data.x, data.y, loss, way) for model in models]
+
+    def begin(self, W: State) -> Progress:
+        """The run before its first step, from weights W (R, *shape, d)."""
+        states = [model.start(W) for model in self.models]
+        return Progress(0, states, [rule.slots(state) for rule, state in zip(self.rules, states, strict=True)])
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """How the gradient of each model is computed, by its name."""
+        return {model.name: objective.way for model, objective in zip(self.models, self.objectives(0), strict=True)}
 
     @property
     def bound(self) -> list[Bound] | None:
@@ -83,15 +108,16 @@ class Lockstep:
             return self._objectives
         assert self.batches is not None
         x, y = self.data.batch(self.batches.at(step))
-        return [model.objective(x, y, self.loss) for model in self.models]
+        return [model.objective(x, y, self.loss, self.way, whole=False) for model in self.models]
 
     def advance(self, progress: Progress, step: int) -> None:
         """Takes steps until ``step`` are done, in place."""
-        optimizer = self.optimizer
         with torch.no_grad():
             for count in range(progress.step, step):
-                for objective, state, slots in zip(self.objectives(count), progress.states, progress.slots, strict=True):
-                    optimizer.step(state, objective.gradient(state), slots, count + 1)
+                for rule, objective, state, slots in zip(
+                    self.rules, self.objectives(count), progress.states, progress.slots, strict=True
+                ):
+                    rule.step(state, objective.gradient(state), slots, count + 1)
         progress.step = step
 
     def failure(self, before: Progress, last: int) -> Failure | None:

@@ -28,7 +28,7 @@ from nqf_registry.train.divergence import described, message
 from nqf_registry.train.lockstep import Failure, Lockstep, Progress, finite
 from nqf_registry.train.losses import find_loss
 from nqf_registry.train.memory import check_memory
-from nqf_registry.train.models import MODELS, NQF, Model, Original, Subject, initial_weights
+from nqf_registry.train.models import MODELS, NQF, WAYS, Model, Original, Subject, initial_weights
 from nqf_registry.train.preparation import check_data, choose_rule, verdicts
 from nqf_registry.train.process import terminable
 from nqf_registry.train.records import Probe, Record, Recorder, check_probes, find_probes, record_steps
@@ -60,11 +60,13 @@ def train(
     verify: bool = True,
     batch_seed: int = 0,
     chunk: int | None = None,
+    way: str = "auto",
 ) -> Run:
     """Trains a model.
 
     Args:
-        model: ``nqf.Original(layer)``, ``nqf.NQF(layer)``, or several different models of one layer, which then step together.
+        model: ``nqf.Original(layer)``, ``nqf.NQF(layer)``, ``nqf.OrderParameters(layer)``, ``nqf.Compressed(layer, data)``, or
+            several different models of one layer, which then step together.
         data: what to learn.
         optimizer: ``gd``, ``momentum`` (Polyak), ``nesterov`` or ``adam``.
         lr: the rate. ``"auto"`` is 0.1 (1 − momentum) / λ₁ with λ₁ the fastest growth rate of small weights, at most half the
@@ -87,6 +89,8 @@ def train(
         verify: whether a layer that was never verified is verified first; its verdict goes into the manifest.
         batch_seed: of the order of the minibatches, the same for all replicas and models.
         chunk: how many samples are evaluated at a time for records where steps take minibatches; 16384 / replicas if left out.
+        way: how gradients are computed: ``autograd``, ``closed-form`` by sample, ``statistics`` without a sum over samples
+            (full batches and the squared loss), or ``auto``, which chooses from the sizes; the manifest says which.
 
     ``lr``, ``seed``, ``scale`` and ``weight_decay`` may be lists with one value a replica.
 
@@ -140,8 +144,10 @@ def train(
         device=device,
         chunk=chunk,
     )
+    if way not in ("auto", *WAYS):
+        raise InvalidInput(f"way must be auto or one of {', '.join(WAYS)}, got {way!r}.{did_you_mean(str(way), WAYS)}")
     check_memory(models[0].subject, len(models), settings)
-    return _run(models, data, settings, chosen, probes, directory, progress, verify)
+    return _run(models, data, settings, chosen, probes, directory, progress, verify, way)
 
 
 def check_settings(
@@ -172,7 +178,8 @@ def compare(layer: Any, data: Data, models: Any = (Original, NQF), **settings: A
     Args:
         layer: a layer or a composition.
         data: what to learn.
-        models: one or several, each a name (``original``, ``nqf``), a model class, or a model of this layer.
+        models: one or several, each a name (``original``, ``nqf``, ``order-parameters``, ``compressed``), a model
+            class, or a model of this layer.
         settings: every setting of :func:`nqf_registry.train`.
 
     Returns:
@@ -195,7 +202,7 @@ def compare(layer: Any, data: Data, models: Any = (Original, NQF), **settings: A
     for name in settings:
         if name not in known:
             raise InvalidInput(f"nqf.compare has no setting {name!r}.{did_you_mean(name, known)} It has {', '.join(known)}.")
-    return train(_models(layer, models), data, **settings)
+    return train(_models(layer, models, data), data, **settings)
 
 
 def _said(subject: Any) -> str:
@@ -207,7 +214,7 @@ def _said(subject: Any) -> str:
     return type(subject).__name__
 
 
-def _models(layer: Any, models: Any) -> list[Model]:
+def _models(layer: Any, models: Any, data: Any) -> list[Model]:
     """Models of a layer, from what :func:`compare` takes for them."""
     found: list[Model] = []
     for model in list(models) if isinstance(models, list | tuple) else [models]:
@@ -215,7 +222,7 @@ def _models(layer: Any, models: Any) -> list[Model]:
             if model not in MODELS:
                 raise InvalidInput(f"there is no model {model!r}.{did_you_mean(model, MODELS)} Known are {', '.join(MODELS)}.")
             model = MODELS[model]
-        made = model if isinstance(model, Model) else model(layer) if callable(model) else None
+        made = model if isinstance(model, Model) else _made(model, layer, data)
         if not isinstance(made, Model) or made.subject != layer:
             what = repr(model) if made is None else f"one of {getattr(getattr(made, 'subject', None), 'key', 'something else')}"
             raise InvalidInput(f"models must be names, classes or models of {layer.key}, such as nqf.NQF; got {what}.")
@@ -223,6 +230,13 @@ def _models(layer: Any, models: Any) -> list[Model]:
     if not found:
         raise InvalidInput(f"nqf.compare takes a model or several ({', '.join(MODELS)}), got none.")
     return found
+
+
+def _made(model: Any, layer: Any, data: Any) -> Any:
+    """A model class made for a layer, or what a function of a layer gives."""
+    if isinstance(model, type) and issubclass(model, Model):
+        return model.of(layer, data)
+    return model(layer) if callable(model) else None
 
 
 def _run(
@@ -234,6 +248,7 @@ def _run(
     directory: str | os.PathLike[str] | None,
     progress: bool | Report,
     verify: bool,
+    way: str,
 ) -> Run:
     """Prepares a run whose settings are checked, carries it out and closes it, whatever happens."""
     started = time.perf_counter()
@@ -245,7 +260,12 @@ def _run(
     lr = optimizer.lr * settings.replicas if len(optimizer.lr) == 1 else optimizer.lr
     settings = dataclasses.replace(settings, lr=lr)
     taken = find_probes(probes, subject, local, loss)
+    batches = None
+    if settings.batch is not None:
+        batches = Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
+    lockstep = Lockstep(models, local, loss, optimizer, batches, way)
     manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), said)
+    manifest["ways"] = lockstep.ways
 
     kept: list[Record] = []
     status, failure = "failed", None
@@ -255,13 +275,8 @@ def _run(
         folder = None if directory is None else RunDirectory(directory, manifest)
         try:
             W = initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device)
-            batches = None
-            if settings.batch is not None:
-                batches = Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
-            lockstep = Lockstep(models, local, loss, optimizer, batches)
             recorder = Recorder(models, local, loss, taken, lockstep.bound, settings.chunk)
-            states = [model.start(W) for model in models]
-            now = Progress(0, states, [optimizer.slots(state) for state in states])
+            now = lockstep.begin(W)
             good = now.copy()
             with _reporter(progress, settings.steps) as report:
                 for good, block in _blocks(lockstep, recorder, now, records):

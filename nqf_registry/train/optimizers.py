@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nqf_registry.errors import InvalidInput
 from nqf_registry.spelling import did_you_mean
+from nqf_registry.train.gradients import Gradient, Product, formed
 
 Slots = dict[str, dict[str, Tensor]]
 
@@ -46,12 +47,12 @@ class Optimizer(ABC):
         """What the rule remembers, before the first step."""
 
     @abstractmethod
-    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
-        """Updates W and the slots in place.
+    def step(self, W: Mapping[str, Tensor], gradient: Gradient, slots: Slots, count: int) -> None:
+        """Updates W and the slots in place, block by block in the order of the gradient.
 
         Args:
             W: blocks (R, *shape, d).
-            gradient: ∇L without weight decay, blocks as W; not written to.
+            gradient: ∇L without weight decay, blocks as W; not written to. A product comes before the blocks it is made of.
             slots: as ``slots`` made them.
             count: which step this is, from 1.
         """
@@ -60,16 +61,43 @@ class Optimizer(ABC):
     def stability_limit(self) -> float | None:
         """The largest rate × curvature at which the rule is stable on a quadratic bowl, None where no such number exists."""
 
+    def rescaled(self, factor: float) -> Optimizer:
+        """The rule with its rates times a factor and its weight decays divided by it."""
+        return replace(
+            self,
+            lr=tuple(factor * lr for lr in self.lr),
+            weight_decay=tuple(decay / factor for decay in self.weight_decay),
+        )
+
     def decayed(self, gradient: Tensor, block: Tensor) -> Tensor:
         """∇L + γ W."""
         return gradient if self.weight_decay == (0.0,) else _added(gradient, self.weight_decay, block)
 
-    def move(self, block: Tensor, direction: Tensor) -> None:
+    def whole(self, W: Mapping[str, Tensor], gradient: Gradient) -> Gradient:
+        """The gradient with zeros for blocks that it leaves out, where those decay nevertheless."""
+        if len(gradient) == len(W) or self.weight_decay == (0.0,):
+            return gradient
+        return {**gradient, **{name: torch.zeros_like(block) for name, block in W.items() if name not in gradient}}
+
+    def move(self, block: Tensor, direction: Tensor | Product) -> None:
         """W ← W − lr · direction, in place."""
-        if len(self.lr) == 1:
+        if isinstance(direction, Product):
+            one = len(self.lr) == 1
+            scaled = direction if one else direction.scaled(block.new_tensor(self.lr))
+            scaled.add_to(block, -self.lr[0] if one else -1.0)
+        elif len(self.lr) == 1:
             block.add_(direction, alpha=-self.lr[0])
         else:
             block.sub_(_per_replica(self.lr, block) * direction)
+
+    def accumulate(self, velocity: Tensor, gradient: Tensor | Product, block: Tensor) -> None:
+        """B ← β b + ∇L + γ W, in place."""
+        if isinstance(gradient, Product):
+            gradient.add_to(velocity, 1.0, self.momentum)
+            if self.weight_decay != (0.0,):
+                _add(velocity, self.weight_decay, block)
+        else:
+            velocity.mul_(self.momentum).add_(self.decayed(gradient, block))
 
 
 class GradientDescent(Optimizer):
@@ -82,10 +110,16 @@ class GradientDescent(Optimizer):
         """None."""
         return {}
 
-    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+    def step(self, W: Mapping[str, Tensor], gradient: Gradient, slots: Slots, count: int) -> None:
         """One step of gradient descent."""
-        for name, block in W.items():
-            self.move(block, self.decayed(gradient[name], block))
+        for name, g in self.whole(W, gradient).items():
+            block = W[name]
+            if isinstance(g, Product) and self.weight_decay != (0.0,):
+                if len(self.lr) == len(self.weight_decay) == 1:
+                    g.add_to(block, -self.lr[0], 1 - self.lr[0] * self.weight_decay[0])
+                    continue
+                g = g.formed()
+            self.move(block, g if isinstance(g, Product) else self.decayed(g, block))
 
     def stability_limit(self) -> float:
         """η κ < 2."""
@@ -103,11 +137,11 @@ class Momentum(Optimizer):
         """The velocity b, zero."""
         return {"velocity": {name: torch.zeros_like(block) for name, block in W.items()}}
 
-    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+    def step(self, W: Mapping[str, Tensor], gradient: Gradient, slots: Slots, count: int) -> None:
         """One heavy-ball step."""
-        for name, block in W.items():
-            velocity = slots["velocity"][name]
-            velocity.mul_(self.momentum).add_(self.decayed(gradient[name], block))
+        for name, g in self.whole(W, gradient).items():
+            block, velocity = W[name], slots["velocity"][name]
+            self.accumulate(velocity, g, block)
             self.move(block, velocity)
 
     def stability_limit(self) -> float:
@@ -126,10 +160,11 @@ class Nesterov(Optimizer):
         """The velocity b, zero."""
         return {"velocity": {name: torch.zeros_like(block) for name, block in W.items()}}
 
-    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+    def step(self, W: Mapping[str, Tensor], gradient: Gradient, slots: Slots, count: int) -> None:
         """One step of Nesterov's rule as torch.optim.SGD writes it."""
-        for name, block in W.items():
-            velocity, g = slots["velocity"][name], self.decayed(gradient[name], block)
+        for name, part in self.whole(W, gradient).items():
+            block, velocity = W[name], slots["velocity"][name]
+            g = self.decayed(formed(part), block)
             velocity.mul_(self.momentum).add_(g)
             self.move(block, torch.add(g, velocity, alpha=self.momentum))
 
@@ -150,11 +185,12 @@ class Adam(Optimizer):
         """Running means of the gradient and of its square, zero."""
         return {slot: {name: torch.zeros_like(block) for name, block in W.items()} for slot in ("mean", "square")}
 
-    def step(self, W: Mapping[str, Tensor], gradient: Mapping[str, Tensor], slots: Slots, count: int) -> None:
+    def step(self, W: Mapping[str, Tensor], gradient: Gradient, slots: Slots, count: int) -> None:
         """One step of Adam."""
         (beta1, beta2), correction = self.betas, tuple(1 - beta**count for beta in self.betas)
-        for name, block in W.items():
-            mean, square, g = slots["mean"][name], slots["square"][name], self.decayed(gradient[name], block)
+        for name, part in self.whole(W, gradient).items():
+            block, mean, square = W[name], slots["mean"][name], slots["square"][name]
+            g = self.decayed(formed(part), block)
             mean.lerp_(g, 1 - beta1)
             square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
             root = square.sqrt().div_(correction[1] ** 0.5).add_(self.epsilon)
@@ -184,6 +220,14 @@ def find_optimizer(name: str) -> type[Optimizer]:
 def _per_replica(values: tuple[float, ...], like: Tensor) -> Tensor:
     """(R,) numbers as (R, 1, …, 1) beside a block."""
     return torch.tensor(values, dtype=like.dtype, device=like.device).view(-1, *[1] * (like.ndim - 1))
+
+
+def _add(target: Tensor, factor: tuple[float, ...], block: Tensor) -> None:
+    """Target ← target + factor · block, in place."""
+    if len(factor) == 1:
+        target.add_(block, alpha=factor[0])
+    else:
+        target.addcmul_(_per_replica(factor, block), block)
 
 
 def _added(gradient: Tensor, factor: tuple[float, ...], block: Tensor) -> Tensor:

@@ -89,7 +89,10 @@ def test_divergence_has_its_own_exit_code(cli):
         (("two-layer-mlp", "--data-set", "m=3"), "unexpected keyword argument 'm'"),
         (("two-layer-mlp", "--data-set", "n=many"), "n must be a whole number"),
         (("two-layer-mlp", "--models", "orginal"), "Did you mean 'original'"),
-        (("two-layer-mlp", "--models", ""), "--models takes a model, or several with commas: original, nqf; got ''"),
+        (
+            ("two-layer-mlp", "--models", ""),
+            "--models takes a model, or several with commas: original, nqf, order-parameters, compressed; got ''",
+        ),
         (("two-layer-mlp", "--models", " , "), "--models takes a model"),
         (("two-layer-mlp", "--out", ""), "directory must be the path of a new folder, got ''"),
         (("two-layer-mlp", "--seed", str(2**64)), "seed must be a whole number from 0 to"),

@@ -14,13 +14,15 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from nqf_registry.arguments import check_gradient
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Inputs, Port, Weights, cast, declares
-from nqf_registry.quadratic_form import quadratic_form
+from nqf_registry.layer import Inputs, Port, Weights, cast
+from nqf_registry.train.gradients import Gradient
 from nqf_registry.train.losses import Loss
+from nqf_registry.train.optimizers import Optimizer
 
 State = dict[str, Tensor]
+
+WAYS = ("autograd", "closed-form", "statistics")
 
 
 @runtime_checkable
@@ -125,18 +127,26 @@ class Autograd(Bound):
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The loss of a bound model on its samples, as a function of the weights."""
+    """The loss of a bound model on its samples, as a function of what is trained.
+
+    Attributes:
+        bound: the model at the samples' inputs.
+        targets: of the samples.
+        loss: the loss.
+        way: how its gradient is computed, one of :data:`WAYS`.
+    """
 
     bound: Bound
     targets: Tensor
     loss: Loss
+    way: str
 
     def value(self, W: Weights) -> Tensor:
         """L by replica, (R,)."""
         return self.loss.value(self.bound.evaluate(W), self.targets)
 
-    def gradient(self, W: Weights) -> State:
-        """∇L, blocks as W."""
+    def gradient(self, W: Weights) -> Gradient:
+        """∇L, blocks as W; a block that the loss does not depend on may be missing."""
         return self.bound.differentiate(W, lambda outputs: self.loss.cotangent(outputs, self.targets))
 
 
@@ -167,6 +177,19 @@ class Model(ABC):
     def bind(self, x: Inputs) -> Bound:
         """The model at inputs x."""
 
+    @classmethod
+    def of(cls, subject: Any, data: Any) -> Model:
+        """The model of a subject on some data; most need only the subject."""
+        return cls(subject)
+
+    def rule(self, optimizer: Optimizer) -> Optimizer:
+        """The rule that trains this model where the subject is trained by ``optimizer``.
+
+        Raises:
+            InvalidInput: the model does not follow that rule.
+        """
+        return optimizer
+
     def init(
         self,
         seeds: Sequence[int],
@@ -181,9 +204,26 @@ class Model(ABC):
         """Outputs at inputs x: (R, n, k)."""
         return self.bind(cast(x, next(iter(W.values())).dtype)).evaluate(W)
 
-    def objective(self, x: Inputs, y: Tensor, loss: Loss) -> Objective:
-        """The loss on these samples, ready to be differentiated."""
-        return Objective(self.bind(x), y, loss)
+    def objective(self, x: Inputs, y: Tensor, loss: Loss, way: str = "auto", whole: bool = True) -> Objective:
+        """The loss on these samples, ready to be differentiated.
+
+        Args:
+            x: inputs.
+            y: targets (n, k).
+            loss: the loss.
+            way: how to compute the gradient, ``auto`` or one of :data:`WAYS`.
+            whole: whether every step sees these samples; what is worked out beforehand then pays.
+
+        Raises:
+            InvalidInput: the model's gradient cannot be computed that way here.
+        """
+        bound = self.bind(x)
+        own = "autograd" if isinstance(bound, Autograd) else "closed-form"
+        if way in ("auto", own):
+            return Objective(bound, y, loss, own)
+        if way == "autograd":
+            return Objective(Autograd(bound.evaluate), y, loss, way)
+        raise no_way(self, way, f"{self.subject.key} has none here")
 
 
 class WeightModel(Model):
@@ -198,56 +238,13 @@ class WeightModel(Model):
         return dict(state)
 
 
-class Original(WeightModel):
-    """The subject as written, differentiated by its own ``pullback`` where it declares one, else by autograd."""
-
-    name = "original"
-
-    def bind(self, x: Inputs) -> Bound:
-        """The subject at inputs x."""
-        subject: Any = self.subject
-        x = cast(x, None)
-        # a subject that can be bound to its inputs computes once what depends on them alone
-        f = subject.bind(x).evaluate if hasattr(subject, "bind") else lambda W: subject(W, x)
-
-        def outputs(W: Weights) -> Tensor:
-            if _replicas(W) == 1:  # without the replica axis nothing has to be vmapped
-                return f({name: block[0] for name, block in W.items()})[None]
-            return f(W)
-
-        if not declares(subject, "pullback"):
-            return Autograd(outputs)
-
-        def one(W: Weights, cotangent: Tensor) -> State:
-            return check_gradient(subject.key, subject.pullback(W, x, cotangent), W)
-
-        def gradient(W: Weights, cotangent: Tensor) -> State:
-            if getattr(subject, "batched", False):
-                return one(W, cotangent)
-            if _replicas(W) > 1:
-                try:
-                    return torch.func.vmap(one)(W, cotangent)
-                except Exception:  # vmap's refusals have no class of their own; a real error comes again below
-                    pass
-            parts = [one({name: block[r] for name, block in W.items()}, cotangent[r]) for r in range(_replicas(W))]
-            return {name: torch.stack([part[name] for part in parts]) for name in W}
-
-        return ClosedForm(lambda W: Autograd(outputs).evaluate(W), gradient)
-
-
-class NQF(WeightModel):
-    """The subject's neural quadratic form, with its closed-form gradient where it has one."""
-
-    name = "nqf"
-
-    def bind(self, x: Inputs) -> Bound:
-        """f(0) + Tr[W Wᵀ A(x)] at inputs x, with g and B where ZGZ fails."""
-        form: Any = quadratic_form(self.subject, x)
-        # a form that is derived, or that runs through a graph, differentiates by autograd: one forward pass will do for both
-        return Autograd(form.evaluate) if getattr(form, "derived", True) else ClosedForm(form.evaluate, form.pullback)
-
-
-MODELS: dict[str, type[Model]] = {model.name: model for model in (Original, NQF)}
+def no_way(model: Model, way: str, reason: str) -> InvalidInput:
+    """The refusal of a way that a model cannot go."""
+    if way not in WAYS:
+        return InvalidInput(f"way must be auto or one of {', '.join(WAYS)}, got {way!r}.")
+    return InvalidInput(
+        f"the gradient of {model.name} cannot be computed by way {way!r}: {reason}. Leave way out, or name another."
+    )
 
 
 def initial_weights(
@@ -276,7 +273,3 @@ def initial_weights(
         for seed, size in zip(seeds, scales, strict=True)
     ]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
-
-
-def _replicas(W: Weights) -> int:
-    return next(iter(W.values())).shape[0]

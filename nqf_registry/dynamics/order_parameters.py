@@ -1,0 +1,205 @@
+"""A quadratic form on its order parameters: what replaces W, at a cost that does not depend on the width.
+
+Source: arXiv 2608.13335, Theorem 2 and appendix B.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod, sqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nqf_registry.couplings import Blocks, Coupling, Matrix, Weights, layout
+from nqf_registry.dynamics.closed_set import Component, components, reduced
+from nqf_registry.dynamics.rotation import rotated
+from nqf_registry.errors import InvalidInput
+from nqf_registry.expansion import expand
+from nqf_registry.quadratic_form import QuadraticForm
+from nqf_registry.structure import Structure, dense
+
+State = dict[str, Tensor]
+
+LARGEST = 2**27  # numbers in an A(x) that has to be derived
+
+
+@dataclass(frozen=True)
+class ClosedSet:
+    r"""Which numbers stand for W: P L by component, see :mod:`nqf_registry.dynamics.rotation`.
+
+    Attributes:
+        blocks: shapes of one neuron's blocks.
+        parts: the components.
+        inert: blocks that A(x) does not reach; they are left out.
+        general: whether μ enters, as it does without ZGZ.
+    """
+
+    blocks: Blocks
+    parts: tuple[Component, ...]
+    inert: tuple[str, ...]
+    general: bool
+
+    def start(self, W: Weights) -> State:
+        r"""What stands for weights W, blocks (R, \*shape, d): a copy in blocks (R, \*shape without folded axes, d′)."""
+        state: State = {}
+        for part in self.parts:
+            flat = [_flat(W[name], part.batched[name], self._plain(part, name), part.folded[name]) for name in part.blocks]
+            Z = rotated(torch.cat(flat, -2), self.general)  # (R, batch, p, d′)
+            pieces = Z.split([block.shape[-2] for block in flat], -2)
+            for name, piece in zip(part.blocks, pieces, strict=True):
+                order = (*part.batched[name], *self._plain(part, name))
+                piece = piece.reshape(len(piece), *(self.blocks[name][a] for a in order), piece.shape[-1])
+                back = [1 + sorted(order).index(a) for a in order]
+                state[name] = torch.movedim(piece, list(range(1, 1 + len(order))), back).clone(
+                    memory_format=torch.contiguous_format
+                )
+        return {name: state[name] for name in self.blocks if name in state}
+
+    def moments(self, state: Weights) -> dict[tuple[str, ...], Tensor]:
+        """M of each component by the names of its blocks, (R, batch, p, p)."""
+        found = {}
+        for part in self.parts:
+            flat = []
+            for name in part.blocks:
+                kept = [a for a in range(len(self.blocks[name])) if a not in part.folded[name]]
+                batched, plain = (tuple(kept.index(a) for a in axes) for axes in (part.batched[name], self._plain(part, name)))
+                flat.append(_flat(state[name], batched, plain, ()))
+            S = torch.cat(flat, -2)
+            found[part.blocks] = S @ S.mT
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """The closed set in words and numbers, for a manifest."""
+        parts = [
+            {
+                "blocks": list(part.blocks),
+                "folded": {name: list(axes) for name, axes in part.folded.items() if axes},
+                "batched": {name: list(axes) for name, axes in part.batched.items() if axes},
+            }
+            for part in self.parts
+        ]
+        return {"components": parts, "inert": list(self.inert), "mean": self.general}
+
+    def _plain(self, part: Component, name: str) -> tuple[int, ...]:
+        return part.plain(name, len(self.blocks[name]))
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedForm:
+    r"""The quadratic form of a layer on the state of its closed set, equal to the form at every W that the state stands for.
+
+    Attributes:
+        structure: A = Ā − B on the reduced blocks, as the dynamics use it.
+        offset: f(0) of the layer at its own width.
+        linear: g by reduced block, (n, k, \*shape).
+        cross: B on the reduced blocks, None under ZGZ.
+        root: √d, by which the first column of a state is μ.
+    """
+
+    structure: Structure
+    offset: Tensor | float
+    linear: Mapping[str, Tensor]
+    cross: Structure | None
+    root: float
+
+    def evaluate(self, Z: Weights) -> Tensor:
+        """f(0) + g·μ + μᵀBμ + Tr[M A], (R, n, k)."""
+        value = self.structure.evaluate(Z)
+        value = value + (self.offset.to(value.dtype) if isinstance(self.offset, Tensor) else self.offset)
+        mu = self._mu(Z)
+        for name, g in self.linear.items():
+            axes = g.ndim - 2
+            dims: Any = (list(range(-axes, 0)), list(range(2, g.ndim)))
+            value = value + torch.tensordot(mu[name][..., 0], g.to(value.dtype), dims=dims)
+        return value if self.cross is None else value + self.cross.evaluate(mu)
+
+    def pullback(self, Z: Weights, cotangent: Tensor) -> State:
+        """The gradient by the state of Σ cotangent · form."""
+        total = self.structure.pullback(Z, cotangent)
+        mu = self._mu(Z)
+        for name, g in self.linear.items():
+            dims: Any = ([-2, -1], [0, 1])
+            total[name][..., 0] += self.root * torch.tensordot(cotangent, g.to(cotangent.dtype), dims=dims)
+        if self.cross is not None:
+            for name, part in self.cross.pullback(mu, cotangent).items():
+                total[name][..., :1] += self.root * part
+        return total
+
+    def _mu(self, Z: Weights) -> State:
+        """μ by block as one neuron, (R, *shape, 1)."""
+        if not self.linear and self.cross is None:
+            return {}
+        return {name: self.root * block[..., :1] for name, block in Z.items()}
+
+
+def closed_set(form: QuadraticForm) -> ClosedSet:
+    """The smallest closed set of a layer's quadratic form, declared throughout (see :func:`declared`)."""
+    structures = [_nonzero(part) for part in (form.structure, form.cross) if part is not None]
+    general = bool(form.linear) or (form.cross is not None and bool(_nonzero(form.cross).terms))
+    blocks = form.layer.blocks()
+    found, inert = components(structures, form.linear, blocks, general)
+    return ClosedSet(blocks, tuple(found), inert, general)
+
+
+def reduce(form: QuadraticForm, chosen: ClosedSet) -> ReducedForm:
+    """A layer's quadratic form, declared throughout, on the state of its closed set."""
+    assert form.structure is not None
+    structure, cross = _nonzero(form.structure), None if form.cross is None else _nonzero(form.cross)
+    if cross is not None and cross.terms:
+        structure, cross = structure - cross, reduced(cross, chosen.parts, chosen.blocks)
+    else:
+        cross = None
+    return ReducedForm(reduced(structure, chosen.parts, chosen.blocks), form.offset, form.linear, cross, sqrt(form.layer.width))
+
+
+def declared(form: QuadraticForm) -> QuadraticForm:
+    """The form itself where the layer declares all of it, else with the parts it leaves out derived by autodiff.
+
+    Raises:
+        InvalidInput: A(x) would have to be derived and is too large for that.
+    """
+    if form.structure is not None:
+        return form
+    layer, p = form.layer, form.layer.n_params
+    n = len(next(iter(form.x.values())))
+    if n * p * p > LARGEST:
+        raise InvalidInput(
+            f"{layer.key} does not declare its whole quadratic form, and to derive it for {n} samples takes {n} × {p} × {p} "
+            f"numbers (the limit is {LARGEST}); declare structure(x), or give fewer samples."
+        )
+    found = expand(layer, form.x)
+    if layer.claims.zgz:
+        return replace(form, offset=found.offset, structure=dense(found.diagonal).bind(layer.blocks()))
+    shapes = layer.blocks()
+    linear = {
+        name: found.linear[..., where].reshape(*found.linear.shape[:2], *shapes[name]) for name, where in layout(shapes).items()
+    }
+    return replace(
+        form,
+        offset=found.offset,
+        structure=dense(found.diagonal).bind(shapes),
+        linear=linear,
+        cross=dense(found.cross).bind(shapes),
+    )
+
+
+def _flat(block: Tensor, batched: Sequence[int], plain: Sequence[int], folded: Sequence[int]) -> Tensor:
+    """A block (R, *shape, d) as (R, batch, plain, folded · d)."""
+    order = [1 + a for a in (*batched, *plain, *folded)]
+    block = torch.movedim(block, order, list(range(1, 1 + len(order))))
+    sizes = block.shape[1:-1]
+    batch, rows = prod(sizes[: len(batched)]), prod(sizes[len(batched) : len(batched) + len(plain)])
+    return block.reshape(len(block), batch, rows, -1)
+
+
+def _nonzero(structure: Structure) -> Structure:
+    """Without the couplings that are written as zero, such as a B that a layer declares because it must."""
+    kept = tuple(
+        term
+        for term in structure.terms
+        if (term.scale != 0 if isinstance(term, Coupling) else bool(term.tensor.any() if isinstance(term, Matrix) else True))
+    )
+    return replace(structure, terms=kept)
