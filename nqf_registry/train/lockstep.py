@@ -10,7 +10,7 @@ import torch
 from nqf_registry.train.batches import Batches
 from nqf_registry.train.data import Data
 from nqf_registry.train.losses import Loss
-from nqf_registry.train.models import Bound, Model, Objective, State
+from nqf_registry.train.models import Bound, Finish, Model, Objective, State, Step
 from nqf_registry.train.optimizers import Optimizer, Slots
 
 
@@ -112,13 +112,24 @@ class Lockstep:
 
     def advance(self, progress: Progress, step: int) -> None:
         """Takes steps until ``step`` are done, in place."""
+        counts = range(progress.step + 1, step + 1)
         with torch.no_grad():
-            for count in range(progress.step, step):
-                for rule, objective, state, slots in zip(
-                    self.rules, self.objectives(count), progress.states, progress.slots, strict=True
-                ):
-                    rule.step(state, objective.gradient(state), slots, count + 1)
+            if self.batches is None:
+                for take, finish in self._steppers(self.objectives(0), progress):
+                    for count in counts:
+                        take(count)
+                    finish()
+            else:
+                for count in counts:
+                    for take, finish in self._steppers(self.objectives(count - 1), progress):
+                        take(count)
+                        finish()
         progress.step = step
+
+    def _steppers(self, objectives: Sequence[Objective], progress: Progress) -> list[tuple[Step, Finish]]:
+        """How each model steps; the models do not see each other, so each may take several steps before the next does."""
+        parts = zip(objectives, self.rules, progress.states, progress.slots, strict=True)
+        return [objective.stepper(rule, state, slots) for objective, rule, state, slots in parts]
 
     def failure(self, before: Progress, last: int) -> Failure | None:
         """The first step up to ``last`` at which something is not finite, found by stepping again from a finite point.

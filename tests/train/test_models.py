@@ -5,8 +5,8 @@ import torch
 
 import nqf_registry as nqf
 from nqf_registry.errors import InvalidInput
-from nqf_registry.train.losses import LOSSES
 from nqf_registry.train.gradients import formed
+from nqf_registry.train.losses import LOSSES
 from nqf_registry.train.models import initial_weights
 
 

@@ -1,6 +1,17 @@
 """The models that the trainer trains: views of one subject that bring outputs and a gradient."""
 
-from nqf_registry.train.models.base import WAYS, Bound, Model, Objective, State, Subject, WeightModel, initial_weights
+from nqf_registry.train.models.base import (
+    WAYS,
+    Bound,
+    Finish,
+    Model,
+    Objective,
+    State,
+    Step,
+    Subject,
+    WeightModel,
+    initial_weights,
+)
 from nqf_registry.train.models.compressed import Compressed
 from nqf_registry.train.models.nqf import NQF
 from nqf_registry.train.models.order_parameters import OrderParameters
@@ -14,11 +25,13 @@ __all__ = [
     "WAYS",
     "Bound",
     "Compressed",
+    "Finish",
     "Model",
     "Objective",
     "OrderParameters",
     "Original",
     "State",
+    "Step",
     "Subject",
     "WeightModel",
     "initial_weights",

@@ -18,9 +18,11 @@ from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Port, Weights, cast
 from nqf_registry.train.gradients import Gradient
 from nqf_registry.train.losses import Loss
-from nqf_registry.train.optimizers import Optimizer
+from nqf_registry.train.optimizers import Optimizer, Slots
 
 State = dict[str, Tensor]
+Step = Callable[[int], None]
+Finish = Callable[[], None]
 
 WAYS = ("autograd", "closed-form", "statistics")
 
@@ -148,6 +150,10 @@ class Objective:
     def gradient(self, W: Weights) -> Gradient:
         """∇L, blocks as W; a block that the loss does not depend on may be missing."""
         return self.bound.differentiate(W, lambda outputs: self.loss.cotangent(outputs, self.targets))
+
+    def stepper(self, rule: Optimizer, state: State, slots: Slots) -> tuple[Step, Finish]:
+        """What takes a step of a rule, and what to call after some of them; both update the state and the slots in place."""
+        return lambda count: rule.step(state, self.gradient(state), slots, count), lambda: None
 
 
 @dataclass(frozen=True, eq=False)

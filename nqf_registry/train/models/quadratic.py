@@ -11,9 +11,11 @@ from torch import Tensor
 
 from nqf_registry.couplings import NEURON, Coupling, Weights
 from nqf_registry.structure import Structure
+from nqf_registry.train.fused import fused_steps
 from nqf_registry.train.gradients import Gradient
 from nqf_registry.train.losses import Loss, Squared
-from nqf_registry.train.models.base import Autograd, Bound, Model, Objective, no_way
+from nqf_registry.train.models.base import Autograd, Bound, Finish, Model, Objective, State, Step, no_way
+from nqf_registry.train.optimizers import Optimizer, Slots
 from nqf_registry.train.statistics import Statistics, Term, statistics, terms_of
 
 SAMPLE_OVERHEAD = 2.0  # how much dearer a multiplication of the contraction by sample is: it runs in several smaller products
@@ -28,6 +30,10 @@ class StatisticsObjective(Objective):
     def gradient(self, W: Weights) -> Gradient:
         """∇L, blocks as W; blocks that A(x) does not reach are left out."""
         return self.statistics.gradient(W)
+
+    def stepper(self, rule: Optimizer, state: State, slots: Slots) -> tuple[Step, Finish]:
+        """Fused steps where form and rule allow them."""
+        return fused_steps(self.statistics, rule, state, slots) or super().stepper(rule, state, slots)
 
 
 def quadratic_objective(
