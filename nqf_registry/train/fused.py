@@ -44,7 +44,8 @@ def fused_steps(
         return block.view(height, -1) if single else block.view(lead, height, -1)
 
     u, v = view(state[names[0]], rows), view(state[names[1]], columns)
-    velocities = [view(slots["velocity"][name], h) for name, h in zip(names, (rows, columns), strict=True)] if slots else []
+    rolling = slots.get("velocity", {})
+    velocities = [view(rolling[name], h) for name, h in zip(names, (rows, columns), strict=True)] if rolling else []
     update = _update(rule, u, v, velocities, torch.addmm if single else torch.baddbmm)
     if update is None:
         return None
@@ -78,9 +79,10 @@ def fused_steps(
 
 def _update(rule: Optimizer, u: Tensor, v: Tensor, velocities: list[Tensor], add: Any) -> Update | None:
     """What the rule does with K: from u, v and K to the new u and v, of which one lies in another buffer."""
-    if len(rule.lr) > 1 or len(rule.weight_decay) > 1:
+    rates, decays = list(rule.lr), list(rule.weight_decay)
+    if len(rates) > 1 or len(decays) > 1:
         return None
-    lr, decay, beta = rule.lr[0], rule.weight_decay[0], rule.momentum
+    lr, decay, beta = rates[0], decays[0], rule.momentum
     if isinstance(rule, GradientDescent):
         spare, kept = torch.empty_like(v), 1 - lr * decay
 
