@@ -58,6 +58,7 @@ _EXPORTS = {
     "mnist": "nqf_registry.train.mnist",
     "quadratic": "nqf_registry.structure",
     "quadratic_form": "nqf_registry.quadratic_form",
+    "replay": "nqf_registry.verify.replay",
     "require_choice": "nqf_registry.choices",
     "require_positive": "nqf_registry.choices",
     "rows": "nqf_registry.structure",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from nqf_registry.layer import Layer, declares
 from nqf_registry.verify.drive import Measurement, Outcome, drive
+from nqf_registry.verify.examples import example_line
 from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.guard import contained
 from nqf_registry.verify.measured import Measured, measure
@@ -167,8 +167,11 @@ class Context:
         first += [Draw(i, self.instances[i].width, samples[0], 0, i) for i in range(1, len(self.instances))]
         strategy = draws(len(self.instances), widths, settings, factors, samples)
         examples = max(2, round(self.profile.examples * share))
-        tell = functools.partial(explain, layer=self.layer)
-        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed, tell)
+        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed, self.tell)
+
+    def tell(self, error: BaseException) -> str:
+        """What an exception of the layer was, as a sentence."""
+        return explain(error, self.layer)
 
     def conclude(
         self,
@@ -224,12 +227,16 @@ class Context:
             return Check(
                 name, status, message=f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after}).", **common
             )
-        data = worst.counterexample() if worst.counterexample is not None else None
+        data = {**(worst.counterexample() if worst.counterexample is not None else {}), **self.example(name, outcome.draw)}
         said = broken.format_map(shown)
         if not promised:
             return Check(name, OBSERVED, message=f"not claimed: {said}.", counterexample=data, **common)
         message = f"{self.layer.key}: {name} failed. Expected: {holds}. Measured: {said}. {advice.format_map(shown)}"
         return Check(name, FAIL, message=message, counterexample=data, **common)
+
+    def example(self, name: str, draw: Draw | None) -> dict[str, str]:
+        """What to add to a counterexample so that it can be measured again."""
+        return {} if draw is None else {"example": example_line(name, draw, self.seed)}
 
     def describe(self, draw: Draw, setting: Setting, stacked: Tensor | None = None, **more: Any) -> dict[str, Any]:
         """An example as plain data: sizes, seeds, inputs and weights where they are small, and what else is given."""

@@ -65,6 +65,7 @@ class Outcome:
         reason: why an example could not be measured, None where all could.
         raised: whether that was an exception of the layer.
         stopped: whether its time ran out before all examples were drawn.
+        draw: the example of ``worst``, or the one that could not be measured.
     """
 
     examples: int = 0
@@ -73,10 +74,39 @@ class Outcome:
     reason: str | None = None
     raised: bool = False
     stopped: bool = False
+    draw: Draw | None = None
 
 
 class _Failed(Exception):
     """One failing example, for hypothesis to shrink."""
+
+
+def measure_one(
+    measure: Callable[[Draw], Measurement | None], draw: Draw, tell: Callable[[BaseException], str] | None = None
+) -> Outcome:
+    """Measures one example and nothing else; the arguments are those of :func:`drive`."""
+    outcome = Outcome(draw=draw)
+    outcome.worst = _measured(measure, draw, outcome, tell)
+    if outcome.worst is not None:
+        outcome.examples, outcome.failed = 1, outcome.worst.failed
+    return outcome
+
+
+def _measured(
+    measure: Callable[[Draw], Measurement | None],
+    draw: Draw,
+    outcome: Outcome,
+    tell: Callable[[BaseException], str] | None,
+) -> Measurement | None:
+    """One measurement; what kept it from being made is left in the outcome."""
+    try:
+        with contained():
+            return measure(draw)
+    except Undecided as reason:
+        outcome.reason, outcome.draw = str(reason), draw
+    except Exception as error:
+        outcome.reason, outcome.raised, outcome.draw = (tell or named)(error), True, draw
+    return None
 
 
 def drive(
@@ -115,30 +145,21 @@ def drive(
         shrinks += shrinking
         if shrinks > SHRINKS:
             return
-        try:
-            with contained():
-                result = measure(draw)
-        except Undecided as reason:
-            outcome.reason = str(reason)
-            return
-        except Exception as error:
-            outcome.reason, outcome.raised = (tell or named)(error), True
-            return
+        result = _measured(measure, draw, outcome, tell)
         if result is None:
             return
         outcome.examples += not shrinking
         if result.failed:
-            outcome.failed, outcome.worst, shrinking = True, result, True
+            outcome.failed, outcome.worst, outcome.draw, shrinking = True, result, draw, True
             raise _Failed
         if not outcome.failed and (outcome.worst is None or result.ratio > outcome.worst.ratio):
-            outcome.worst = result
+            outcome.worst, outcome.draw = result, draw
 
     try:
         for draw in first:
             take(draw, needed=True)
     except _Failed:
         pass  # hypothesis looks for a smaller one below; if it finds none, this one is reported
-    kept = outcome.worst
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -165,8 +186,6 @@ def drive(
     except Exception as error:
         if outcome.examples == 0 and outcome.reason is None:
             outcome.reason = (tell or named)(error)
-    if outcome.worst is None:
-        outcome.worst = kept
     if outcome.stopped and outcome.examples < LEAST and not outcome.failed and outcome.reason is None:
         outcome.reason = (
             f"its time ran out ({seconds:g} s of CPU) after {outcome.examples} examples, and fewer than {LEAST} decide "

@@ -55,7 +55,7 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         cause = first_call(layer, LARGEST)
     with guarded():
         context = Context(layer, effort, seed)
-        checks = [dataclasses.replace(_run(context, name, cause), promised=promises(layer, name)) for name in CHECKS]
+        checks = [dataclasses.replace(run_check(context, name, cause), promised=promises(layer, name)) for name in CHECKS]
     classification, order = classify(context.facts)
     if classification == "undecided" and not cause:
         context.notes[f"the classification is undecided: {why_undecided(context.facts)}"] = None
@@ -101,7 +101,14 @@ def promises(layer: Layer, name: str) -> bool:
     }.get(name, True)
 
 
-def _run(context: Context, name: str, cause: str) -> Check:
+def run_check(context: Context, name: str, cause: str) -> Check:
+    """One check, or what kept it from being made.
+
+    Args:
+        context: of the verification.
+        name: of the check.
+        cause: what keeps the layer from being evaluated, "" where it can be.
+    """
     key = context.layer.key
     if cause and name in ALWAYS:  # a layer that raises has no finite value
         status = FAIL if name == "finiteness" else UNDECIDED
