@@ -59,17 +59,54 @@ class ClosedSet:
         return {name: state[name] for name in self.blocks if name in state}
 
     def moments(self, state: Weights) -> dict[tuple[str, ...], Tensor]:
-        """M of each component by the names of its blocks, (R, batch, p, p)."""
+        """M of each component by the names of its blocks, (R, batch, p, p), from a state."""
+        return {blocks: S @ S.mT for blocks, S in self.stacked(state).items()}
+
+    def moments_of(self, W: Weights) -> dict[tuple[str, ...], Tensor]:
+        """The same from weights of the layer, of any width."""
         found = {}
         for part in self.parts:
-            flat = []
-            for name in part.blocks:
-                kept = [a for a in range(len(self.blocks[name])) if a not in part.folded[name]]
-                batched, plain = (tuple(kept.index(a) for a in axes) for axes in (part.batched[name], self._plain(part, name)))
-                flat.append(_flat(state[name], batched, plain, ()))
+            flat = [_flat(W[name], part.batched[name], self._plain(part, name), part.folded[name]) for name in part.blocks]
             S = torch.cat(flat, -2)
             found[part.blocks] = S @ S.mT
         return found
+
+    def stacked(self, state: Weights) -> dict[tuple[str, ...], Tensor]:
+        """The blocks of each component of a state on top of each other, (R, batch, p, d′)."""
+        return {
+            part.blocks: torch.cat([_flat(state[name], *self._kept(part, name), ()) for name in part.blocks], -2)
+            for part in self.parts
+        }
+
+    def unit(self, component: int, vectors: Tensor) -> State:
+        """The state whose one component is vectors (batch, p, d′), every other being zero; undone by :meth:`stacked`."""
+        state: State = {}
+        for position, part in enumerate(self.parts):
+            place = 0
+            for name in part.blocks:
+                batched, plain = self._kept(part, name)
+                kept = [size for a, size in enumerate(self.blocks[name]) if a not in part.folded[name]]
+                if position != component:
+                    state[name] = vectors.new_zeros(1, *kept, vectors.shape[-1])
+                    continue
+                rows = prod(kept[a] for a in plain)
+                order = (*batched, *plain)
+                piece = vectors[:, place : place + rows].reshape(1, *(kept[a] for a in order), vectors.shape[-1])
+                state[name] = torch.movedim(piece, list(range(1, 1 + len(order))), [1 + a for a in order])
+                place += rows
+        return state
+
+    def size(self, component: int) -> tuple[int, int]:
+        """How many M a component has, and how many rows each: (batch, p)."""
+        part = self.parts[component]
+        first = part.blocks[0]
+        rows = sum(prod(self.blocks[name][a] for a in self._plain(part, name)) for name in part.blocks)
+        return prod(self.blocks[first][a] for a in part.batched[first]), rows
+
+    def _kept(self, part: Component, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The batched and the plain axes of a block of a state, which lacks the folded ones."""
+        kept = [a for a in range(len(self.blocks[name])) if a not in part.folded[name]]
+        return tuple(kept.index(a) for a in part.batched[name]), tuple(kept.index(a) for a in self._plain(part, name))
 
     def describe(self) -> dict[str, Any]:
         """The closed set in words and numbers, for a manifest."""

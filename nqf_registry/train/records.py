@@ -20,6 +20,7 @@ from nqf_registry.spelling import did_you_mean
 from nqf_registry.train.data import Data
 from nqf_registry.train.losses import Loss
 from nqf_registry.train.models import Bound, Model, State
+from nqf_registry.train.observables import OBSERVABLES, Observable
 from nqf_registry.train.settings import whole
 
 Probe = Callable[[State], Tensor]
@@ -62,7 +63,7 @@ def top_mode(subject: Any, data: Data, loss: Loss) -> Probe:
     return growth_rates(subject, data, 1, loss.cotangent).order_parameter
 
 
-PROBES: dict[str, Callable[[Any, Data, Loss], Probe]] = {"top-mode": top_mode}
+BUILT_IN: dict[str, Callable[[Any, Data, Loss], Probe | Observable]] = {"top-mode": top_mode, **OBSERVABLES}
 
 
 # What records and runs hold anyway, by the names they have there.
@@ -89,23 +90,26 @@ def check_probes(probes: Any) -> Mapping[str, Probe | None]:
     names = [probes] if isinstance(probes, str) else list(probes) if isinstance(probes, Sequence | AbstractSet) else None
     if names is None:
         raise InvalidInput(
-            f"probes must be names of built-in ones ({', '.join(PROBES)}) or a dict of functions, got {type(probes).__name__}."
+            f"probes must be names of built-in ones ({', '.join(BUILT_IN)}) or a dict of functions, got "
+            f"{type(probes).__name__}."
         )
     for name in names:
-        if not isinstance(name, str) or name not in PROBES:
+        if not isinstance(name, str) or name not in BUILT_IN:
             raise InvalidInput(
-                f"there is no built-in probe {name!r}.{did_you_mean(str(name), PROBES)} Known are {', '.join(PROBES)}."
+                f"there is no built-in probe {name!r}.{did_you_mean(str(name), BUILT_IN)} Known are {', '.join(BUILT_IN)}."
             )
     return dict.fromkeys(names)
 
 
-def find_probes(probes: Mapping[str, Probe] | Sequence[str] | str, subject: Any, data: Data, loss: Loss) -> dict[str, Probe]:
+def find_probes(
+    probes: Mapping[str, Probe] | Sequence[str] | str, subject: Any, data: Data, loss: Loss
+) -> dict[str, Probe | Observable]:
     """Probes by name: built-in ones made for this subject and data, others as they are.
 
     Raises:
-        InvalidInput: as :func:`check_probes`.
+        InvalidInput: as :func:`check_probes`, or a built-in one cannot be recorded of this subject and data.
     """
-    return {name: probe or PROBES[name](subject, data, loss) for name, probe in check_probes(probes).items()}
+    return {name: probe or BUILT_IN[name](subject, data, loss) for name, probe in check_probes(probes).items()}
 
 
 class Recorder:
@@ -115,7 +119,7 @@ class Recorder:
         models: the models.
         data: the data, on the device and in the dtype of the run.
         loss: the loss.
-        probes: functions of the weights, by name; each gives one number or more a replica.
+        probes: functions of the weights, by name, each giving one number or more a replica; and observables.
         full: the models bound to all training inputs, where the run holds them anyway.
         chunk: how many samples are evaluated at a time where it does not.
     """
@@ -125,11 +129,14 @@ class Recorder:
         models: Sequence[Model],
         data: Data,
         loss: Loss,
-        probes: Mapping[str, Probe],
+        probes: Mapping[str, Probe | Observable],
         full: Sequence[Bound] | None,
         chunk: int,
     ) -> None:
-        self.models, self.data, self.loss, self.probes, self.chunk = models, data, loss, probes, chunk
+        self.models, self.data, self.loss, self.chunk = models, data, loss, chunk
+        self.observables = [probe for probe in probes.values() if isinstance(probe, Observable)]
+        self.probes = {name: probe for name, probe in probes.items() if not isinstance(probe, Observable)}
+        self._by_sample = any(observable.by_sample for observable in self.observables)
         self._full = full
         self._test = (
             [model.bind(data.test_x) for model in models]
@@ -143,7 +150,8 @@ class Recorder:
     def measure(self, step: int, states: Sequence[State]) -> None:
         """Takes one record; nothing is moved to the host."""
         with torch.no_grad():
-            found = self._measure("train", self._full, self.data.x, self.data.y, states)
+            kept: list[list[Tensor]] = [[] for _ in states]
+            found = self._measure("train", self._full, self.data.x, self.data.y, states, kept if self._by_sample else None)
             if self.data.test_x is not None and self.data.test_y is not None:
                 found |= self._measure("test", self._test, self.data.test_x, self.data.test_y, states)
             weights = [model.weights(state) for model, state in zip(self.models, states, strict=True)]
@@ -151,6 +159,12 @@ class Recorder:
                 found["weight_distance"] = torch.stack([_weight_distance(W, weights[0], states[0]) for W in weights])
             for name, probe in self.probes.items():
                 found[name] = torch.stack([self._probed(name, probe, W, states[0]) for W in weights])
+            for observable in self.observables:
+                parts = [
+                    observable.measure(model, state, torch.cat(outputs, 1) if outputs else None)
+                    for model, state, outputs in zip(self.models, states, kept, strict=True)
+                ]
+                found |= {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
         self._pending.append((step, found))
 
     def fetch(self) -> list[Record]:
@@ -162,14 +176,22 @@ class Recorder:
         return [{"step": step, **{name: column[i] for name, column in columns.items()}} for i, (step, _) in enumerate(pending)]
 
     def _measure(
-        self, which: str, bounds: Sequence[Bound] | None, x: Mapping[str, Tensor], y: Tensor, states: Sequence[State]
+        self,
+        which: str,
+        bounds: Sequence[Bound] | None,
+        x: Mapping[str, Tensor],
+        y: Tensor,
+        states: Sequence[State],
+        keep: Sequence[list[Tensor]] | None = None,
     ) -> dict[str, Tensor]:
-        """Loss, accuracy and output distance on one set, each (model, replica)."""
+        """Loss, accuracy and output distance on one set, each (model, replica); ``keep`` takes the outputs by model."""
         loss: Any = 0.0
         right: Any = 0.0
         apart: Any = 0.0
         for bound, targets in self._bound(bounds, x, y):
             outputs = [b.evaluate(state) for b, state in zip(bound, states, strict=True)]
+            for held, f in zip(keep or (), outputs, strict=False):
+                held.append(f)
             loss = loss + torch.stack([self.loss.total(f, targets) for f in outputs])
             if self._labels:
                 right = right + torch.stack([_hits(f, targets) for f in outputs])

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from nqf_registry.dynamics.order_parameters import ClosedSet
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Port, Weights, cast
 from nqf_registry.train.gradients import Gradient
@@ -180,6 +181,15 @@ class Model(ABC):
         """The subject's weights that a state stands for, None for a model that keeps none."""
 
     @abstractmethod
+    def moments(self, state: Weights, chosen: ClosedSet) -> dict[tuple[str, ...], Tensor]:
+        """The layer's order parameters M by component, (R, batch, p, p), that a state stands for.
+
+        Args:
+            state: what is trained.
+            chosen: the closed set of the layer, whose coordinates M is given in.
+        """
+
+    @abstractmethod
     def bind(self, x: Inputs) -> Bound:
         """The model at inputs x."""
 
@@ -242,6 +252,10 @@ class WeightModel(Model):
     def weights(self, state: Weights) -> State:
         """The state itself."""
         return dict(state)
+
+    def moments(self, state: Weights, chosen: ClosedSet) -> dict[tuple[str, ...], Tensor]:
+        """M = W Wᵀ by component."""
+        return chosen.moments_of(state)
 
 
 def no_way(model: Model, way: str, reason: str) -> InvalidInput:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nqf_registry.couplings import Weights
 from nqf_registry.dynamics.compression import Compression, compression
-from nqf_registry.dynamics.order_parameters import declared
+from nqf_registry.dynamics.order_parameters import ClosedSet, declared
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs
 from nqf_registry.quadratic_form import quadratic_form
@@ -79,6 +79,10 @@ class Compressed(Model):
     def weights(self, state: Weights) -> None:
         """None: they are not the subject's."""
         return None
+
+    def moments(self, state: Weights, chosen: ClosedSet) -> dict[tuple[str, ...], Tensor]:
+        """M by component of what the layer's weights have in the space of the data, (d′ / d) W Wᵀ; the rest is not kept."""
+        return {blocks: M / self.compression.factor for blocks, M in chosen.moments_of(state).items()}
 
     def rule(self, optimizer: Optimizer) -> Optimizer:
         """The rule at the rescaled rate and weight decay.

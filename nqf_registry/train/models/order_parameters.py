@@ -55,7 +55,7 @@ class OrderParameters(Model):
         """None: the weights of single neurons are not kept."""
         return None
 
-    def moments(self, state: Weights) -> dict[tuple[str, ...], Tensor]:
+    def moments(self, state: Weights, chosen: ClosedSet | None = None) -> dict[tuple[str, ...], Tensor]:
         """M by component, see :meth:`nqf_registry.dynamics.order_parameters.ClosedSet.moments`."""
         return self.closed_set.moments(state)
 
