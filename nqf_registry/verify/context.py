@@ -17,6 +17,7 @@ from nqf_registry.verify.examples import example_line
 from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.guard import contained
 from nqf_registry.verify.measured import Measured, measure
+from nqf_registry.verify.messages import paragraph, replay_command, target_of
 from nqf_registry.verify.profiles import Profile
 from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
 from nqf_registry.verify.setting import Setting, Undecided
@@ -82,7 +83,7 @@ class Context:
         layer = self.instance(draw)
         key = (draw.instance, layer.width, draw.samples, draw.inputs)
         if key not in self._settings:
-            generator = torch.Generator().manual_seed(1_000_003 * self.seed + 7919 * draw.inputs + draw.samples)
+            generator = self._generator(7919 * draw.inputs + draw.samples)
             x = layer.sample(draw.samples, generator)
             self._settings[key] = Setting(layer, x, self.seed)
             numbers = self._settings[key].p * self._settings[key].d
@@ -122,14 +123,18 @@ class Context:
             gap if self.disagreement is None else max(self.disagreement, gap, key=lambda g: float("inf") if g != g else g)
         )
 
+    def _generator(self, number: int) -> torch.Generator:
+        """A generator for this number and the seed of the verification, however large that is."""
+        return torch.Generator().manual_seed((1_000_003 * self.seed + number) % 2**63)
+
     def weights(self, draw: Draw, setting: Setting, salt: int = 0) -> Tensor:
         """Weights (p, d) of a draw: its factor times the length scale."""
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + 31 * draw.weights + salt)
+        generator = self._generator(31 * draw.weights + salt)
         return gaussian_weights(setting.p, setting.d, draw.factor * setting.scale, generator)
 
     def rays(self, draw: Draw, setting: Setting, count: int, salt: int = 0) -> Tensor:
         """Random directions (count, p, d) of a draw."""
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + 31 * draw.weights + salt + 17)
+        generator = self._generator(31 * draw.weights + salt + 17)
         return torch.randn(count, setting.p, setting.d, generator=generator, dtype=torch.float64)
 
     def run(
@@ -224,15 +229,76 @@ class Context:
         if not outcome.failed:
             status = PASS if promised else OBSERVED
             lead = "" if promised else "not claimed, but it holds: "
-            return Check(
-                name, status, message=f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after}).", **common
-            )
-        data = {**(worst.counterexample() if worst.counterexample is not None else {}), **self.example(name, outcome.draw)}
+            message = f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after})."
+            return Check(name, status, message=message, expected=holds, **common)
+        data = worst.counterexample() if worst.counterexample is not None else {}
         said = broken.format_map(shown)
-        if not promised:
-            return Check(name, OBSERVED, message=f"not claimed: {said}.", counterexample=data, **common)
-        message = f"{self.layer.key}: {name} failed. Expected: {holds}. Measured: {said}. {advice.format_map(shown)}"
-        return Check(name, FAIL, message=message, counterexample=data, **common)
+        if promised:
+            return self.failed(
+                name, outcome.draw, data, expected=holds, measured=said, advice=advice.format_map(shown), **common
+            )
+        data = {**data, **self.example(name, outcome.draw)}
+        return Check(
+            name, OBSERVED, message=f"not claimed: {said}.", counterexample=data, expected=holds, measured=said, **common
+        )
+
+    def failed(
+        self,
+        name: str,
+        draw: Draw | None,
+        data: Mapping[str, Any],
+        *,
+        expected: str,
+        measured: str,
+        advice: str,
+        **more: Any,
+    ) -> Check:
+        """A failing check, with its message and the command that replays it.
+
+        Args:
+            name: of the check.
+            draw: the example that failed.
+            data: its counterexample.
+            expected: what should hold.
+            measured: what was seen.
+            advice: what to do, in sentences.
+            more: further fields of the check.
+        """
+        example = self.example(name, draw)
+        replay = replay_command(target_of(self.layer), example["example"]) if example else ""
+        check = Check(
+            name,
+            FAIL,
+            counterexample={**data, **example},
+            expected=expected,
+            measured=measured,
+            advice=advice,
+            replay=replay,
+            **more,
+        )
+        return dataclasses.replace(check, message=paragraph(self.layer.key, check, sizes_of(self.layer)))
+
+    def unevaluated(self, name: str, cause: str, draw: Draw | None = None, examples: int = 0) -> Check:
+        """The failing check of a layer that raises where it should have a value.
+
+        Args:
+            name: of the check.
+            cause: what it raised, and where.
+            draw: the example that it raised at; by default it does at its first call.
+            examples: how many were measured before.
+        """
+        draw = draw or Draw(0, self.layer.width)
+        return self.failed(
+            name,
+            draw,
+            {"sizes": sizes_of(self.instance(draw)), "samples": draw.samples, "inputs_seed": draw.inputs, "raised": cause},
+            expected="f has a finite value at every W and x of the declared shapes",
+            measured=cause,
+            advice="Call layer(layer.random(torch.Generator()), layer.sample(4, torch.Generator())) and mend the line named.",
+            examples=examples,
+            why="cannot be evaluated",
+            cause=cause,
+        )
 
     def example(self, name: str, draw: Draw | None) -> dict[str, str]:
         """What to add to a counterexample so that it can be measured again."""

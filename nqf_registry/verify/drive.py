@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis.internal.conjecture import providers
 from hypothesis.strategies import SearchStrategy
 
 from nqf_registry.errors import named
@@ -178,7 +180,7 @@ def drive(
         take(draw)
 
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_constants():
             warnings.simplefilter("ignore")
             run()
     except _Failed:
@@ -192,3 +194,24 @@ def drive(
             "nothing; verify the layer at smaller sizes, or at a longer profile."
         )
     return outcome
+
+
+@contextlib.contextmanager
+def _without_constants() -> Iterator[None]:
+    """Keeps hypothesis from mixing the numbers found in the source of imported modules into what it draws.
+
+    A report would depend on what else is imported, and a folder ``.hypothesis`` would appear where the user stands. There is
+    no setting for it; versions of hypothesis that do not do it have nothing to be kept from.
+    """
+    if not hasattr(providers, "_get_local_constants"):
+        yield
+        return
+    inner: Any = providers
+    collect = inner._get_local_constants
+    inner._get_local_constants = inner.Constants
+    inner.CONSTANTS_CACHE.cache.clear()
+    try:
+        yield
+    finally:
+        inner._get_local_constants = collect
+        inner.CONSTANTS_CACHE.cache.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ class Check:
         residual: the worst measured value; None where nothing was measured or it is not finite.
         tolerance: what it is compared with; None with the residual.
         examples: how many examples were measured.
-        message: one or two sentences on what was seen and, where it failed, what to do.
+        message: what was seen, on one line; where it failed, with the counterexample in brief, what to do, and ``replay``.
         counterexample: the smallest failing example found, as plain data that JSON can hold.
         bound: "at most" where the residual must not exceed the tolerance, "at least" where it must reach it (a slope).
         details: further measured numbers by name.
@@ -30,6 +31,10 @@ class Check:
         stopped: whether its time ran out before all examples were drawn; how far it came then depends on the machine.
         why: in a few words, why a check did not run.
         cause: what kept it from a decision, where it is undecided; the same text where several checks have the same cause.
+        expected: what should hold, as a sentence; "" where the check did not come to a measurement.
+        measured: what was seen instead, "" where it holds.
+        advice: what to do about a failure, "" where there is none.
+        replay: the command that measures the counterexample of a failure again.
     """
 
     name: str
@@ -45,6 +50,10 @@ class Check:
     stopped: bool = False
     why: str = ""
     cause: str = ""
+    expected: str = ""
+    measured: str = ""
+    advice: str = ""
+    replay: str = ""
 
     @property
     def broken(self) -> bool:
@@ -72,6 +81,10 @@ class Check:
             "stopped": self.stopped,
             "why": self.why,
             "cause": self.cause,
+            "expected": self.expected,
+            "measured": self.measured,
+            "advice": self.advice,
+            "replay": self.replay,
         }
 
     @classmethod
@@ -180,6 +193,17 @@ class Report:
         known["checks"] = tuple(Check.from_dict(check) for check in data["checks"])
         known["notes"] = tuple(data.get("notes", ()))
         return cls(**known)
+
+    def addressed(self, target: str) -> Report:
+        """The same report with commands that name the layer as the user did: by a file, or by its key and ``--plugin``."""
+        start = f"nqf verify {self.layer}"
+        checks = []
+        for check in self.checks:
+            if check.replay:
+                command = f"nqf verify {target}{check.replay.removeprefix(start)}"
+                check = dataclasses.replace(check, replay=command, message=check.message.replace(check.replay, command))
+            checks.append(check)
+        return dataclasses.replace(self, checks=tuple(checks))
 
     def render(self, verbose: bool = False) -> str:
         """The report as text, see :func:`nqf_registry.verify.text.render`."""

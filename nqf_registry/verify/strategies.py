@@ -14,6 +14,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+RANDOM = 3  # random permutations of one example
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -61,13 +63,12 @@ def gaussian_weights(p: int, d: int, size: float, generator: torch.Generator) ->
 
 
 def permutations(d: int, generator: torch.Generator) -> list[list[int]]:
-    """Every exchange of neighbours, and one random permutation: the exchanges generate all of them."""
-    exchanges = []
-    for i in range(d - 1):
-        order = list(range(d))
-        order[i], order[i + 1] = i + 1, i
-        exchanges.append(order)
-    return [*exchanges, torch.randperm(d, generator=generator).tolist()] if d > 2 else exchanges
+    """Every exchange of neighbours, which generate all permutations, a turn of all neurons by one, and random ones."""
+    identity = list(range(d))
+    exchanges = [[*identity[:i], i + 1, i, *identity[i + 2 :]] for i in range(d - 1)]
+    if d < 3:
+        return exchanges
+    return [*exchanges, [*identity[1:], 0], *(torch.randperm(d, generator=generator).tolist() for _ in range(RANDOM))]
 
 
 def simplify(weights: Tensor, size: float, fails: Callable[[Tensor], bool], tries: int = 120) -> Tensor:

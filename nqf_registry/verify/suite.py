@@ -18,7 +18,7 @@ from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.first_call import first_call
 from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.profiles import find_profile
-from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
+from nqf_registry.verify.report import UNDECIDED, Check, Report
 from nqf_registry.verify.source import source_hash
 
 SUITE = "1"
@@ -111,8 +111,9 @@ def run_check(context: Context, name: str, cause: str) -> Check:
     """
     key = context.layer.key
     if cause and name in ALWAYS:  # a layer that raises has no finite value
-        status = FAIL if name == "finiteness" else UNDECIDED
-        return Check(name, status, message=f"{key}: {name}: {cause}", why="cannot be evaluated", cause=cause)
+        if name == "finiteness":
+            return context.unevaluated(name, cause)
+        return Check(name, UNDECIDED, message=f"{key}: {name}: {cause}", why="cannot be evaluated", cause=cause)
     if name not in ALWAYS and context.facts.deterministic is not True:
         why = f"{why_undecided(context.facts)}, see {ALWAYS[0]}"
         return Check(

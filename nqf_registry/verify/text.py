@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nqf_registry.verify.messages import labelled
 from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
 
 SHOWN = 3  # numbers of a row, and rows of a matrix, that a terminal is shown
@@ -17,11 +18,9 @@ def render(report: Report, verbose: bool = False) -> str:
     """
     verdict = "passed" if report.passed else "DID NOT PASS"
     if report.cause and not verbose:
-        return (
-            f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})\n"
-            f"  {report.cause}\n"
-            "  the other checks were not tried"
-        )
+        told = [line for check in report.checks if check.expected and check.status == FAIL for line in _told(check, report)]
+        head = f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})"
+        return "\n".join([head, *(told or [f"  {report.cause}"]), "  the other checks were not tried"])
     lines = [f"{report.layer}: {verdict}, {report.kind} ({report.count}, {report.seconds:.1f} s)"]
     head = ("check", "status", "residual", "tolerance", "examples", "")
     rows = [
@@ -37,16 +36,23 @@ def render(report: Report, verbose: bool = False) -> str:
         if not check.message or not (verbose or check.status in (FAIL, UNDECIDED)):
             continue
         if check.cause:
-            if check.cause not in told:
+            if check.status == FAIL:
+                lines += _told(check, report)
+            elif check.cause not in told:
                 told.add(check.cause)
-                alike = [other.name for other in report.checks if other.cause == check.cause]
+                alike = [other.name for other in report.checks if other.cause == check.cause and other.status != FAIL]
                 lines.append(f"  {', '.join(alike)}: {check.cause}")
             continue
-        lines.append(f"  {check.name}: {check.message}")
-        if check.counterexample is not None and check.status == FAIL:
-            lines += [f"    {line}" for line in counterexample_lines(check.counterexample)]
+        lines += _told(check, report)
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines)
+
+
+def _told(check: Check, report: Report) -> list[str]:
+    """A failing check on labelled lines; of any other its message."""
+    if check.status != FAIL or not check.expected:
+        return [f"  {check.name}: {check.message}"]
+    return [f"  {check.name} failed", *(f"    {line}" for line in labelled(check, report.sizes))]
 
 
 def counterexample_lines(data: Mapping[str, Any]) -> list[str]:

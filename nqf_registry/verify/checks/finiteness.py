@@ -8,7 +8,7 @@ import torch
 
 from nqf_registry.verify.context import Context
 from nqf_registry.verify.drive import Measurement
-from nqf_registry.verify.report import FAIL, Check
+from nqf_registry.verify.report import Check
 from nqf_registry.verify.residuals.finiteness import finiteness
 from nqf_registry.verify.setting import Undecided
 from nqf_registry.verify.strategies import Draw, gaussian_weights
@@ -43,6 +43,5 @@ def check(context: Context) -> Check:
         advice="Look for 0/0, a logarithm of zero or a norm in a denominator.",
     )
     if outcome.raised and not outcome.failed:  # a layer that raises at W = 0 has no value there
-        message = f"{context.layer.key}: {NAME} failed: {outcome.reason}"
-        return Check(NAME, FAIL, examples=max(1, outcome.examples), message=message, cause=verdict.cause)
+        return context.unevaluated(NAME, verdict.cause, outcome.draw, max(1, outcome.examples))
     return verdict

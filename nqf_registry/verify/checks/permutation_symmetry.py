@@ -15,7 +15,7 @@ NAME = "permutation-symmetry"
 
 
 def check(context: Context) -> Check:
-    """Runs the check: in every example all exchanges of neighbours, and one random permutation."""
+    """Runs the check: in every example all exchanges of neighbours, and some random permutations."""
     if not context.widths(2):
         context.facts.symmetric = True
         return Check(NAME, VACUOUS, message="the width is 1: there is nothing to permute.", why="the width is 1")
@@ -38,7 +38,8 @@ def check(context: Context) -> Check:
             found |= {"f(W)": float(values[0, sample, output]), "f(Wσ)": float(values[1, sample, output])}
             return context.describe(draw, setting, small, **found)
 
-        return Measurement(residual, EQUAL, counterexample=counterexample)
+        details = {"moved": _moved(orders[worst])}
+        return Measurement(residual, EQUAL, counterexample=counterexample, details=details)
 
     outcome = context.run(measure, least=2, factors=(1.0, 4.0, 0.1), every_width=True)
     context.facts.symmetric = None if outcome.worst is None or (outcome.reason and not outcome.failed) else not outcome.failed
@@ -47,6 +48,15 @@ def check(context: Context) -> Check:
         outcome,
         context.layer.claims.symmetric,
         holds="f(Wσ) = f(W) for all exchanges of neighbours and random permutations of the neurons",
-        broken="f(Wσ) differs from f(W) by {residual} of |f(W) − f(0)|",
-        advice="Let every neuron enter in the same way; weights that differ by neuron belong into W.",
+        broken="f(Wσ) differs from f(W) by {residual} of |f(W) − f(0)| where {moved}",
+        advice=(
+            "Find where forward tells neurons apart: an index (arange, cumsum, a slice of the last axis), a neuron left out, a "
+            "constant with one entry a neuron. Such numbers belong into W."
+        ),
     )
+
+
+def _moved(order: list[int]) -> str:
+    """What a permutation does, in words."""
+    moved = [i for i, j in enumerate(order) if i != j]
+    return f"neurons {moved[0]} and {moved[1]} are exchanged" if len(moved) == 2 else f"{len(moved)} neurons change places"

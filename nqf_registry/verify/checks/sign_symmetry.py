@@ -35,5 +35,8 @@ def check(context: Context) -> Check:
         context.layer.claims.sign_symmetric,
         holds="f does not change when one neuron changes sign",
         broken="flipping neuron {neuron} changes f by {residual} of |f(W) − f(0)|",
-        advice="Do not claim sign_symmetric, or look for an even part (an activation that is not odd, a bias).",
+        advice=(
+            "Leave sign_symmetric out of the claims, or find what is not even in one neuron: an activation that is not odd, a "
+            "bias, a product of three of its weights."
+        ),
     )

@@ -65,7 +65,7 @@ def check(context: Context) -> Check:
         NAME,
         outcome,
         True,
-        holds=f"the declared {', '.join(declared)} equal the measured ones at every width, sample and output",
+        holds=f"what is declared ({', '.join(declared)}) equals what is measured, at every width, sample and output",
         broken="{said}, measured by {source}",
         advice="{advice}",
     )

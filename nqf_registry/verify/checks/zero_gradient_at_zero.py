@@ -44,7 +44,11 @@ def check(context: Context) -> Check:
             )
 
         source = "autodiff" if trusted else "one-sided differences"
-        return Measurement(residual, tolerance, counterexample=counterexample, details={"source": source, "neuron": neuron})
+        details = {"source": source, "neuron": neuron}
+        if not residual <= tolerance:
+            alone = zero_gradient(setting, setting.zero, neuron, directions)
+            details |= _COUPLED if ((alone.autodiff or 0.0) if trusted else alone.differences) <= tolerance else _LINEAR
+        return Measurement(residual, tolerance, counterexample=counterexample, details=details)
 
     outcome = context.run(measure, factors=(1.0, 0.1, 3.0), every_width=True, samples=(4,))
     context.facts.zgz = None if outcome.worst is None or (outcome.reason and not outcome.failed) else not outcome.failed
@@ -53,6 +57,19 @@ def check(context: Context) -> Check:
         outcome,
         context.layer.claims.zgz,
         holds="the gradient by a neuron vanishes where that neuron is zero, with the others at random values",
-        broken="the gradient by neuron {neuron} at zero is {residual} of |f(W) − f(0)| / |W| ({source})",
-        advice="Claim zgz=False and declare linear(x) and cross(x), or look for φ(0) ≠ 0, a bias, a sum over neurons inside.",
+        broken="the gradient by neuron {neuron} at zero is {residual} of |f(W) − f(0)| / |W| {others} ({source})",
+        advice="{advice}",
     )
+
+
+_DECLARE = "If it is meant, claim zgz=False and declare linear(x) and cross(x)."
+_LINEAR = {
+    "others": "even with the others at zero",
+    "advice": f"Look for a part of f that is linear in one neuron: φ(0) ≠ 0, a bias inside or beside the unit. {_DECLARE}",
+}
+_COUPLED = {
+    "others": "while the others are not zero",
+    "advice": (
+        f"Look for neurons that meet inside f: a nonlinearity of their sum, a product or a normalisation over them. {_DECLARE}"
+    ),
+}
