@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -47,6 +48,14 @@ FEW = 3
     help="Of all random draws: the same seed, the same report.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Processes that verify at once.  [default: number of cores]")
+@click.option(
+    "--replay",
+    "example",
+    metavar="EXAMPLE|FILE.json",
+    default=None,
+    help="Measure one counterexample again, by the line that a report shows under replay, or every failing check of a report "
+    "that was written by --json. With --json: for each layer its key under `layer`, and the checks as a report has them.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show every check of every layer, with its message.")
 @size_option
 @json_option
@@ -60,6 +69,7 @@ def command(
     profile: str,
     seed: int,
     jobs: int | None,
+    example: str | None,
     verbose: bool,
     sizes: Sequence[str],
     as_json: bool,
@@ -75,10 +85,13 @@ def command(
         layers = resolve_layers(registry, targets, sizes)
     files = [target for target in targets if target.endswith(".py") or os.path.isfile(target)]
     plugins = [*environment_plugins(), *settings_of(context).plugins, *files]
+    if example is not None:
+        context.exit(_replay(layers, example, profile, _targets(registry, layers, targets, plugins), as_json))
     jobs = min(jobs or os.cpu_count() or 1, len(layers))
+    names = _targets(registry, layers, targets, plugins)
     reports = []
     for report in verify_all(layers, plugins, sizes, profile, seed, jobs):
-        reports.append(report)
+        reports.append(report.addressed(names[report.layer]))
         if not as_json and sys.stderr.isatty():
             click.echo(f"\r{len(reports)} of {len(layers)} verified", err=True, nl=len(reports) == len(layers))
     if as_json:
@@ -86,6 +99,37 @@ def command(
     else:
         _print(reports, verbose)
     context.exit(0 if all(report.passed for report in reports) else 1)
+
+
+def _targets(registry: Registry, layers: Sequence[Layer], targets: Sequence[str], plugins: Sequence[str]) -> dict[str, str]:
+    """By key, what names each layer on a command line: its key, the file that registers it alone, or both."""
+    names = {layer.key: layer.key for layer in layers}
+    environment = environment_plugins()
+    for path in dict.fromkeys(plugins):
+        if path in environment:
+            continue
+        keys = registry.extended([path]).keys_of(path)
+        for key in names.keys() & keys:
+            alone = path in targets and len(keys) == 1
+            names[key] = shlex.quote(path) if alone else f"{key} --plugin {shlex.quote(path)}"
+    return names
+
+
+def _replay(layers: Sequence[Layer], example: str, profile: str, names: dict[str, str], as_json: bool) -> int:
+    """Measures examples again and says how they came out; 1 where one fails again."""
+    from nqf_registry.verify.context import sizes_of
+    from nqf_registry.verify.recorded import replay_all
+    from nqf_registry.verify.text import told
+
+    with contextlib.redirect_stdout(sys.stderr):
+        replayed = replay_all(layers, example, profile)
+    replayed = [(layer, [check.addressed(layer.key, names[layer.key]) for check in checks]) for layer, checks in replayed]
+    if as_json:
+        print_json([{"layer": layer.key, "checks": [check.to_dict() for check in checks]} for layer, checks in replayed])
+    else:
+        for layer, checks in replayed:
+            click.echo("\n".join([f"{layer.key}:", *(line for check in checks for line in told(check, sizes_of(layer)))]))
+    return int(any(check.broken for _, checks in replayed for check in checks))
 
 
 def verify_all(

@@ -65,6 +65,13 @@ class Check:
         """Whether at least one example was measured and led to a verdict."""
         return self.status in RAN and self.examples > 0
 
+    def addressed(self, key: str, target: str) -> Check:
+        """The same check with a command that names the layer as the user did, instead of by its key."""
+        if not self.replay:
+            return self
+        command = f"nqf verify {target}{self.replay.removeprefix(f'nqf verify {key}')}"
+        return dataclasses.replace(self, replay=command, message=self.message.replace(self.replay, command))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
@@ -74,9 +81,9 @@ class Check:
             "tolerance": _number(self.tolerance),
             "examples": self.examples,
             "message": self.message,
-            "counterexample": _plain(self.counterexample),
+            "counterexample": plain(self.counterexample),
             "bound": self.bound,
-            "details": _plain(self.details),
+            "details": plain(self.details),
             "promised": self.promised,
             "stopped": self.stopped,
             "why": self.why,
@@ -175,7 +182,7 @@ class Report:
             "leading_order": self.leading_order,
             "checks": [check.to_dict() for check in self.checks],
             "summary": self.count,
-            "sizes": _plain(self.sizes),
+            "sizes": plain(self.sizes),
             "profile": self.profile,
             "seed": self.seed,
             "notes": list(self.notes),
@@ -196,14 +203,7 @@ class Report:
 
     def addressed(self, target: str) -> Report:
         """The same report with commands that name the layer as the user did: by a file, or by its key and ``--plugin``."""
-        start = f"nqf verify {self.layer}"
-        checks = []
-        for check in self.checks:
-            if check.replay:
-                command = f"nqf verify {target}{check.replay.removeprefix(start)}"
-                check = dataclasses.replace(check, replay=command, message=check.message.replace(check.replay, command))
-            checks.append(check)
-        return dataclasses.replace(self, checks=tuple(checks))
+        return dataclasses.replace(self, checks=tuple(check.addressed(self.layer, target) for check in self.checks))
 
     def render(self, verbose: bool = False) -> str:
         """The report as text, see :func:`nqf_registry.verify.text.render`."""
@@ -222,12 +222,12 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Dicts, lists, numbers and texts; what JSON has no number for becomes a text."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):

@@ -18,9 +18,11 @@ def render(report: Report, verbose: bool = False) -> str:
     """
     verdict = "passed" if report.passed else "DID NOT PASS"
     if report.cause and not verbose:
-        told = [line for check in report.checks if check.expected and check.status == FAIL for line in _told(check, report)]
+        lines = [
+            line for check in report.checks if check.expected and check.status == FAIL for line in told(check, report.sizes)
+        ]
         head = f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})"
-        return "\n".join([head, *(told or [f"  {report.cause}"]), "  the other checks were not tried"])
+        return "\n".join([head, *(lines or [f"  {report.cause}"]), "  the other checks were not tried"])
     lines = [f"{report.layer}: {verdict}, {report.kind} ({report.count}, {report.seconds:.1f} s)"]
     head = ("check", "status", "residual", "tolerance", "examples", "")
     rows = [
@@ -31,28 +33,28 @@ def render(report: Report, verbose: bool = False) -> str:
     lines += [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
     ]
-    told: set[str] = set()
+    causes: set[str] = set()
     for check in report.checks:
         if not check.message or not (verbose or check.status in (FAIL, UNDECIDED)):
             continue
         if check.cause:
             if check.status == FAIL:
-                lines += _told(check, report)
-            elif check.cause not in told:
-                told.add(check.cause)
+                lines += told(check, report.sizes)
+            elif check.cause not in causes:
+                causes.add(check.cause)
                 alike = [other.name for other in report.checks if other.cause == check.cause and other.status != FAIL]
                 lines.append(f"  {', '.join(alike)}: {check.cause}")
             continue
-        lines += _told(check, report)
+        lines += told(check, report.sizes)
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines)
 
 
-def _told(check: Check, report: Report) -> list[str]:
+def told(check: Check, sizes: Mapping[str, Any]) -> list[str]:
     """A failing check on labelled lines; of any other its message."""
     if check.status != FAIL or not check.expected:
         return [f"  {check.name}: {check.message}"]
-    return [f"  {check.name} failed", *(f"    {line}" for line in labelled(check, report.sizes))]
+    return [f"  {check.name} failed", *(f"    {line}" for line in labelled(check, sizes))]
 
 
 def counterexample_lines(data: Mapping[str, Any]) -> list[str]:
