@@ -92,10 +92,13 @@ class Lockstep:
         states = [model.start(W) for model in self.models]
         return Progress(0, states, [rule.slots(state) for rule, state in zip(self.rules, states, strict=True)])
 
-    @property
-    def ways(self) -> dict[str, str]:
+    def ways(self, progress: Progress) -> dict[str, str]:
         """How the gradient of each model is computed, by its name."""
-        return {model.name: objective.way for model, objective in zip(self.models, self.objectives(0), strict=True)}
+        parts = zip(self.models, self.objectives(progress.step), self.rules, progress.states, strict=True)
+        return {
+            model.name: objective.way_for(rule, {name: tuple(block.shape) for name, block in state.items()})
+            for model, objective, rule, state in parts
+        }
 
     @property
     def bound(self) -> list[Bound] | None:

@@ -265,18 +265,16 @@ def _run(
         batches = Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
     lockstep = Lockstep(models, local, loss, optimizer, batches, way)
     manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), said)
-    manifest["ways"] = lockstep.ways
+    now = lockstep.begin(initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device))
+    manifest["ways"] = lockstep.ways(now)
 
     kept: list[Record] = []
     status, failure = "failed", None
-    now: Progress | None = None
     good: Progress | None = None
     with terminable():
         folder = None if directory is None else RunDirectory(directory, manifest)
         try:
-            W = initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device)
             recorder = Recorder(models, local, loss, taken, lockstep.bound, settings.chunk)
-            now = lockstep.begin(W)
             good = now.copy()
             with _reporter(progress, settings.steps) as report:
                 for good, block in _blocks(lockstep, recorder, now, records):

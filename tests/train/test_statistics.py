@@ -11,6 +11,7 @@ from nqf_registry.train.fused import fused_steps
 from nqf_registry.train.gradients import Product, formed
 from nqf_registry.train.losses import LOSSES
 from nqf_registry.train.optimizers import OPTIMIZERS
+from nqf_registry.train.small_steps import are_small, small_steps
 from nqf_registry.train.statistics import LARGEST, statistics
 
 F64 = torch.float64
@@ -179,15 +180,61 @@ def test_fused_steps_do_what_the_rule_does(key, rule, replicas, decay):
             torch.testing.assert_close(own[slot][name], slots[slot][name], rtol=1e-11, atol=1e-13)
 
 
-def test_where_blocks_end_changes_no_bit():
+@pytest.mark.parametrize("decay", [0.0, 0.02])
+@pytest.mark.parametrize("rule", ["gd", "momentum", "nesterov"])
+@pytest.mark.parametrize("key", ["two-layer-mlp", "single-layer-cnn", "single-head-attention", "phase-retrieval", "linear-ssl"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_small_steps_do_what_the_rule_does(key, rule, decay, dtype):
+    layer = REGISTRY.get(key)
+    form, W, y, found = made(layer, n=30)
+    W = {name: 0.1 * block for name, block in W.items()}
+    optimizer = OPTIMIZERS[rule]((0.01,), (decay,), 0.0 if rule == "gd" else 0.8)
+    expected, slots = {name: block.clone() for name, block in W.items()}, optimizer.slots(W)
+    for count in range(1, 8):
+        gradient = form.pullback(expected, (form.evaluate(expected) - y) * (2 / len(y)))
+        optimizer.step(expected, gradient, slots, count)
+    found = dataclasses.replace(found, square=found.square.to(dtype), target=found.target.to(dtype))
+    state = {name: block.to(dtype).clone() for name, block in W.items()}
+    own = optimizer.slots(state)
+    assert are_small(found, optimizer, {name: tuple(block.shape) for name, block in state.items()}, torch.device("cpu"))
+    for steps in ((1,), (2, 3, 4), (5, 6), (7,)):
+        step, finish = small_steps(found, optimizer, state, own)
+        for count in steps:
+            step(count)
+        finish()
+    tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-5}
+    for name in W:
+        torch.testing.assert_close(state[name].double(), expected[name], **tolerance)
+        for slot in slots:
+            torch.testing.assert_close(own[slot][name].double(), slots[slot][name], **tolerance)
+
+
+def test_only_small_steps_of_one_replica_go_to_blas():
+    layer = REGISTRY.get("two-layer-mlp", n_in=100, n_out=8, width=1000)
+    _, W, _, found = made(layer, n=20)
+    rule, device = OPTIMIZERS["gd"]((0.01,)), torch.device("cpu")
+    shapes = {name: tuple(block.shape) for name, block in W.items()}
+    assert not are_small(found, rule, shapes, device)
+    narrow = {name: (1, *shape[1:-1], 20) for name, shape in shapes.items()}
+    assert are_small(found, rule, narrow, device)
+    assert not are_small(found, rule, {name: (2, *shape[1:]) for name, shape in narrow.items()}, device)
+    assert not are_small(found, rule, narrow, torch.device("meta"))
+    assert not are_small(found, OPTIMIZERS["adam"]((0.01,)), narrow, device)
+    assert not are_small(found, rule, {**narrow, "inert": (1, 2, 20)}, device)
+
+
+@pytest.mark.parametrize("rule", ["gd", "momentum", "nesterov"])
+@pytest.mark.parametrize("way", [fused_steps, small_steps])
+def test_where_blocks_end_changes_no_bit(way, rule):
     form, W, _ = perceptron()
     found = made(form.layer, n=20)[3]
     ends = []
     for blocks in ((12,), (5, 7), (1,) * 12):
-        optimizer = OPTIMIZERS["gd"]((0.01,))
+        optimizer = OPTIMIZERS[rule]((0.01,), (0.0,), 0.0 if rule == "gd" else 0.8)
         state = {name: block.clone() for name, block in W.items()}
+        slots = optimizer.slots(state)
         for length in blocks:
-            step, finish = fused_steps(found, optimizer, state, {})
+            step, finish = way(found, optimizer, state, slots)
             for count in range(length):
                 step(count + 1)
             finish()

@@ -156,6 +156,10 @@ class Objective:
         """What takes a step of a rule, and what to call after some of them; both update the state and the slots in place."""
         return lambda count: rule.step(state, self.gradient(state), slots, count), lambda: None
 
+    def way_for(self, rule: Optimizer, shapes: dict[str, tuple[int, ...]]) -> str:
+        """The way that steps of this rule go, with trained blocks of these shapes."""
+        return self.way
+
 
 @dataclass(frozen=True, eq=False)
 class Model(ABC):

@@ -16,6 +16,7 @@ from nqf_registry.train.gradients import Gradient
 from nqf_registry.train.losses import Loss, Squared
 from nqf_registry.train.models.base import Autograd, Bound, Finish, Model, Objective, State, Step, no_way
 from nqf_registry.train.optimizers import Optimizer, Slots
+from nqf_registry.train.small_steps import are_small, small_steps
 from nqf_registry.train.statistics import Statistics, Term, statistics, terms_of
 
 SAMPLE_OVERHEAD = 2.0  # how much dearer a multiplication of the contraction by sample is: it runs in several smaller products
@@ -26,14 +27,23 @@ class StatisticsObjective(Objective):
     """The squared loss of a quadratic form whose gradient needs no sample."""
 
     statistics: Statistics
+    small: bool = True  # whether BLAS alone may take the steps
 
     def gradient(self, W: Weights) -> Gradient:
         """∇L, blocks as W; blocks that A(x) does not reach are left out."""
         return self.statistics.gradient(W)
 
     def stepper(self, rule: Optimizer, state: State, slots: Slots) -> tuple[Step, Finish]:
-        """Fused steps where form and rule allow them."""
+        """Steps by BLAS alone where they are small, else fused ones where form and rule allow them."""
+        shapes = {name: tuple(block.shape) for name, block in state.items()}
+        if self.way_for(rule, shapes) == "blas":
+            return small_steps(self.statistics, rule, state, slots)
         return fused_steps(self.statistics, rule, state, slots) or super().stepper(rule, state, slots)
+
+    def way_for(self, rule: Optimizer, shapes: dict[str, tuple[int, ...]]) -> str:
+        """``blas`` where steps are small, else ``statistics``."""
+        small = self.small and are_small(self.statistics, rule, shapes, self.targets.device)
+        return "blas" if small else self.way
 
 
 def quadratic_objective(
@@ -77,7 +87,7 @@ def quadratic_objective(
     if structure is not None and terms and (way == "statistics" or _pays(terms, structure, width, len(y))):
         found = statistics(structure, offset, y, dict(shapes))
         if found is not None:
-            return StatisticsObjective(bound, y, loss, "statistics", found)
+            return StatisticsObjective(bound, y, loss, "statistics", found, small=way == "auto")
         reason = "they would be too large"
     if way == "statistics":
         raise no_way(model, way, reason or "its couplings pick rows, are dense, or differ by output")
