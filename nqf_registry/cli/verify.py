@@ -128,7 +128,7 @@ def _replay(layers: Sequence[Layer], example: str, profile: str, names: dict[str
         print_json([{"layer": layer.key, "checks": [check.to_dict() for check in checks]} for layer, checks in replayed])
     else:
         for layer, checks in replayed:
-            click.echo("\n".join([f"{layer.key}:", *(line for check in checks for line in told(check, sizes_of(layer)))]))
+            click.echo("\n".join(line for check in checks for line in told(layer.key, check, sizes_of(layer))))
     return int(any(check.broken for _, checks in replayed for check in checks))
 
 

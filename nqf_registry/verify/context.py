@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from nqf_registry.verify.messages import paragraph, replay_command, target_of
 from nqf_registry.verify.profiles import Profile
 from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
 from nqf_registry.verify.setting import Setting, Undecided
-from nqf_registry.verify.strategies import Draw, draws, gaussian_weights
+from nqf_registry.verify.strategies import Draw, draws, gaussian_weights, simpler
 from nqf_registry.verify.tolerances import PRECISION
 
 POINTS = 136  # weights that one measurement evaluates together, at most
@@ -172,7 +173,8 @@ class Context:
         first += [Draw(i, self.instances[i].width, samples[0], 0, i) for i in range(1, len(self.instances))]
         strategy = draws(len(self.instances), widths, settings, factors, samples)
         examples = max(2, round(self.profile.examples * share))
-        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed, self.tell)
+        simplify = functools.partial(simpler, widths=widths, factors=factors, samples=samples)
+        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed, self.tell, simplify)
 
     def tell(self, error: BaseException) -> str:
         """What an exception of the layer was, as a sentence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,8 +119,12 @@ def drive(
     seconds: float,
     seed: int,
     tell: Callable[[BaseException], str] | None = None,
+    simpler: Callable[[Draw], Iterable[Draw]] | None = None,
 ) -> Outcome:
     """Measures the given first examples, then drawn ones, and shrinks what fails.
+
+    Hypothesis shrinks what it drew. It does not draw every failure again that one of the first examples had, so what is left
+    is simplified field by field.
 
     The first are always all measured. Where the time then runs out with fewer than ``LEAST`` measured, nothing is decided.
 
@@ -132,6 +136,7 @@ def drive(
         seconds: CPU time of the process after which to stop drawing.
         seed: the same seed gives the same examples.
         tell: says what an exception was, by default :func:`nqf_registry.errors.named`.
+        simpler: draws to try instead of a failing one.
     """
     outcome = Outcome()
     begin = time.process_time()  # not the wall clock: what else the machine does must not change a report
@@ -147,7 +152,8 @@ def drive(
         shrinks += shrinking
         if shrinks > SHRINKS:
             return
-        result = _measured(measure, draw, outcome, tell)
+        # What a simpler example could not be measured for is no reason: a failure is there already.
+        result = _measured(measure, draw, Outcome() if shrinking else outcome, tell)
         if result is None:
             return
         outcome.examples += not shrinking
@@ -188,12 +194,26 @@ def drive(
     except Exception as error:
         if outcome.examples == 0 and outcome.reason is None:
             outcome.reason = (tell or named)(error)
+    if outcome.failed and simpler is not None:
+        _simplify(take, simpler, outcome)
     if outcome.stopped and outcome.examples < LEAST and not outcome.failed and outcome.reason is None:
         outcome.reason = (
             f"its time ran out ({seconds:g} s of CPU) after {outcome.examples} examples, and fewer than {LEAST} decide "
             "nothing; verify the layer at smaller sizes, or at a longer profile."
         )
     return outcome
+
+
+def _simplify(take: Callable[[Draw], None], simpler: Callable[[Draw], Iterable[Draw]], outcome: Outcome) -> None:
+    """Takes the first simpler draw that fails too, as often as there is one; ``take`` counts and keeps what failed."""
+    before = None
+    while outcome.draw is not None and outcome.draw != before:
+        before = outcome.draw
+        for draw in simpler(before):
+            try:
+                take(draw)
+            except _Failed:
+                break
 
 
 @contextlib.contextmanager

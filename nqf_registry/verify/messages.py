@@ -93,7 +93,7 @@ def brief(data: Mapping[str, Any], sizes: Mapping[str, Any] | None = None) -> st
     if sizes is not None:
         told += [f"{name} {_short(value)}" for name, value in own.items() if name != "width" and value != sizes.get(name)]
     for name, value in data.items():
-        if name not in _UNTOLD:
+        if name not in _UNTOLD and value != []:
             told.append(_pair(name, value))
     told += _weights(data.get("W", {}))
     text = ", ".join(told)
@@ -117,7 +117,7 @@ def _weights(W: Mapping[str, Any]) -> list[str]:
     if len(entries) <= 2 * FEW:
         return [f"W.{name} = {_short(block)}" for name, block in W.items()]
     if len(kept) > FEW:  # nothing about them is simpler than that they are all there
-        return [f"{len(kept)} of {len(entries)} entries of W not zero…"]
+        return [f"W of {len(kept)} entries that are not zero…"]
     return ["W = 0 but for " + ", ".join(f"{name}{list(place)} = {_short(value)}" for name, place, value in kept)]
 
 

@@ -7,8 +7,8 @@ and rounds the weights themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from hypothesis import strategies as st
@@ -54,6 +54,15 @@ def draws(
         factor=st.sampled_from(list(factors)),
         neuron=st.integers(0, max(widths) - 1),
     )
+
+
+def simpler(draw: Draw, widths: Sequence[int], factors: Sequence[float], samples: Sequence[int]) -> Iterator[Draw]:
+    """Draws that are simpler than this one in one field, the simplest first: fewer neurons, then the first of each choice."""
+    simplest = Draw(0, draw.width, samples[0], 0, 0, factors[0], 0)
+    yield from (replace(draw, width=width) for width in widths if width < draw.width)
+    for field in fields(Draw):
+        if getattr(draw, field.name) != getattr(simplest, field.name):
+            yield replace(draw, **{field.name: getattr(simplest, field.name)})
 
 
 def gaussian_weights(p: int, d: int, size: float, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,10 @@ def render(report: Report, verbose: bool = False) -> str:
     verdict = "passed" if report.passed else "DID NOT PASS"
     if report.cause and not verbose:
         lines = [
-            line for check in report.checks if check.expected and check.status == FAIL for line in told(check, report.sizes)
+            line
+            for check in report.checks
+            if check.expected and check.status == FAIL
+            for line in told(report.layer, check, report.sizes)
         ]
         head = f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})"
         return "\n".join([head, *(lines or [f"  {report.cause}"]), "  the other checks were not tried"])
@@ -39,22 +42,22 @@ def render(report: Report, verbose: bool = False) -> str:
             continue
         if check.cause:
             if check.status == FAIL:
-                lines += told(check, report.sizes)
+                lines += told(report.layer, check, report.sizes)
             elif check.cause not in causes:
                 causes.add(check.cause)
                 alike = [other.name for other in report.checks if other.cause == check.cause and other.status != FAIL]
                 lines.append(f"  {', '.join(alike)}: {check.cause}")
             continue
-        lines += told(check, report.sizes)
+        lines += told(report.layer, check, report.sizes)
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines)
 
 
-def told(check: Check, sizes: Mapping[str, Any]) -> list[str]:
+def told(key: str, check: Check, sizes: Mapping[str, Any]) -> list[str]:
     """A failing check on labelled lines; of any other its message."""
     if check.status != FAIL or not check.expected:
         return [f"  {check.name}: {check.message}"]
-    return [f"  {check.name} failed", *(f"    {line}" for line in labelled(check, sizes))]
+    return [f"  {key}: {check.name} failed", *(f"    {line}" for line in labelled(check, sizes))]
 
 
 def counterexample_lines(data: Mapping[str, Any]) -> list[str]:

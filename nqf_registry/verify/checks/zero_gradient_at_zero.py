@@ -65,7 +65,9 @@ def check(context: Context) -> Check:
 _DECLARE = "If it is meant, claim zgz=False and declare linear(x) and cross(x)."
 _LINEAR = {
     "others": "even with the others at zero",
-    "advice": f"Look for a part of f of first order in one neuron: φ(0) ≠ 0, a bias, a kink such as |a| (see smoothness). {_DECLARE}",
+    "advice": (
+        f"Look for a part of f of first order in one neuron: φ(0) ≠ 0, a bias, a kink such as |a| (see smoothness). {_DECLARE}"
+    ),
 }
 _COUPLED = {
     "others": "while the others are not zero",
