@@ -1,13 +1,17 @@
 """Hypothesis draws and shrinks; what was seen is kept, whatever happens."""
 
+import functools
+import os
 import random
+import subprocess
+import sys
 
 import numpy
 import pytest
 
 from nqf_registry.verify.drive import Measurement, drive
 from nqf_registry.verify.setting import Undecided
-from nqf_registry.verify.strategies import Draw, draws, gaussian_weights, permutations, simplify
+from nqf_registry.verify.strategies import Draw, draws, gaussian_weights, permutations, simpler, simplify
 
 
 def run(measure, first=(), examples=30, seed=0, seconds=60.0):
@@ -37,6 +41,35 @@ def test_first_examples_are_measured_and_their_failures_kept():
     only = Draw(width=5, weights=123456789)  # weights that hypothesis never draws
     outcome = run(lambda draw: Measurement(float(draw == only), 0.0, details={"draw": draw}), first=[only])
     assert outcome.failed and outcome.worst.details["draw"] == only
+
+
+def test_what_hypothesis_does_not_find_again_is_simplified_field_by_field():
+    def measure(draw):
+        failed = draw.width >= 3 and draw.weights == 123456789  # weights that hypothesis never draws
+        return Measurement(float(failed), 0.0)
+
+    first = Draw(instance=1, width=5, samples=1, inputs=3, weights=123456789, factor=2.0, neuron=4)
+    easier = functools.partial(simpler, widths=(1, 2, 3, 5), factors=(1.0, 2.0), samples=(4, 1))
+    outcome = drive(measure, draws(2, (1, 2, 3, 5), 4), [first], 10, 60.0, 0, simpler=easier)
+    assert outcome.failed and outcome.draw == Draw(width=3, weights=123456789)
+
+
+def test_an_example_that_cannot_be_measured_does_not_end_shrinking():
+    def measure(draw):
+        if draw.width < 3:
+            raise Undecided("too narrow")
+        return Measurement(1.0, 0.0)
+
+    easier = functools.partial(simpler, widths=(1, 2, 3, 5), factors=(1.0,), samples=(4,))
+    outcome = drive(measure, draws(1, (1, 2, 3, 5), 4), [Draw(width=5, inputs=2)], 10, 60.0, 0, simpler=easier)
+    assert outcome.failed and outcome.reason is None and outcome.draw == Draw(width=3)
+
+
+def test_the_draw_of_what_is_reported_is_kept():
+    outcome = run(lambda draw: Measurement(draw.weights * 1e-9, 1.0))
+    assert outcome.draw.weights * 1e-9 == outcome.worst.residual
+    outcome = run(lambda draw: Measurement(float(draw.weights), 9.0, details={"draw": draw}))
+    assert outcome.failed and outcome.draw == outcome.worst.details["draw"] and outcome.draw.weights == 10
 
 
 def test_nan_fails_whatever_the_bound():
@@ -95,6 +128,60 @@ def test_waiting_is_not_the_time_that_runs_out(monkeypatch):
     assert outcome.examples == 30 and not outcome.stopped
 
 
+DRAWN = """
+import sys
+for name in sys.argv[1:]:
+    sys.path.insert(0, name)
+    import some_constants
+import nqf_registry as nqf
+from nqf_registry.verify.drive import Measurement, drive
+from nqf_registry.verify.strategies import draws
+
+def measure(draw):
+    print(draw)
+    return Measurement(0.0, 1.0)
+
+drive(measure, draws(3, (1, 2, 3, 5, 200), 24, (1.0, 0.1)), [], 200, 60.0, 0)
+layer = nqf.default_registry().get("two-layer-mlp", activation="relu")
+report = nqf.verify(layer, "ci").to_dict()
+report.pop("seconds")
+print(report)
+"""
+
+
+def test_a_report_is_a_function_of_layer_profile_and_seed(tmp_path):
+    """Not of the process, its hashes, or what else it imported; and nothing is left in the folder."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "some_constants.py").write_text(f"HERE = {list(range(100, 65_000, 700))}", encoding="utf-8")
+    here = tmp_path / "here"
+    here.mkdir()
+
+    def drawn(hashes, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-c", DRAWN, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=here,
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = drawn("1")
+    assert first.count("Draw(") == 200 and "'profile': 'ci'" in first
+    assert drawn("2", other) == first
+    assert list(here.iterdir()) == []
+
+
+def test_hypothesis_is_left_as_it_was():
+    from hypothesis.internal.conjecture import providers
+
+    before = providers._get_local_constants
+    run(lambda draw: Measurement(1.0, 0.0))
+    assert providers._get_local_constants is before
+
+
 def test_other_generators_are_left_alone():
     random.seed(3)
     numpy.random.seed(3)
@@ -103,12 +190,15 @@ def test_other_generators_are_left_alone():
     assert (numpy.random.get_state()[1] == before[1]).all()
 
 
-def test_exchanges_of_neighbours_are_all_there():
+def test_exchanges_of_neighbours_are_all_there_and_several_random_permutations():
     import torch
 
     orders = permutations(4, torch.Generator().manual_seed(0))
     assert orders[:4] == [[1, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2], [1, 2, 3, 0]]
-    assert permutations(1, torch.Generator()) == []
+    assert len(orders) == 7 and all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert permutations(1, torch.Generator()) == [] and permutations(2, torch.Generator()) == [[1, 0]]
+    wide = permutations(50, torch.Generator().manual_seed(0))
+    assert len(wide) == 53 and len({tuple(order) for order in wide}) == 53
 
 
 def test_weights_are_short_numbers_and_never_zero():
