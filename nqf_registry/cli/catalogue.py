@@ -125,9 +125,8 @@ def _tell_differences(found: list[Difference], count: int, out: Path, as_json: b
         click.echo(str(difference))
     entries = f"{count} {'entry' if count == 1 else 'entries'}"
     if found:
-        click.echo(
-            f"{len(found)} facts of {entries} are not what {out} says; if they are right, run `nqf catalogue` and commit."
-        )
+        facts, right = ("1 fact", "is it") if len(found) == 1 else (f"{len(found)} facts", "are they")
+        click.echo(f"{facts} of {entries} not as {out} says; {right} right? Then run `nqf catalogue` and commit.")
     else:
         click.echo(f"{entries}: every fact is what {out} says.")
 

@@ -1,5 +1,6 @@
 """What the verbs share: options, the registry they work on, layers by key, and JSON output."""
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ import click
 
 from nqf_registry.cli.streams import document, document_stdout
 from nqf_registry.discovery import environment_plugins
-from nqf_registry.errors import PluginError, UnknownKey
+from nqf_registry.errors import InvalidInput, PluginError, UnknownKey
 from nqf_registry.registry import Registry, broken_files
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ def resolve_layers(registry: Registry, targets: Sequence[str], sizes: Iterable[s
     for target in targets:
         if target == "all":
             keys |= dict.fromkeys(registry.keys())
+        elif Path(target).is_dir() and target not in registry.keys():
+            raise UnknownKey(
+                f"{target!r} is a folder; name the plugin file in it that registers the layer, or a key.{_files(target)}"
+            )
         elif target.endswith(".py") or Path(target).is_file():
             registry = registry.extended([target])
             for line in broken_files(registry, [target]):
@@ -156,7 +161,36 @@ def resolve_layers(registry: Registry, targets: Sequence[str], sizes: Iterable[s
         else:
             registry.layer_class(target)  # an unknown key is told before any work begins
             keys[target] = None
+    if sizes and len(keys) > 1:
+        _require_common(registry, keys, sizes)
     return [resolve_layer(registry, key, sizes) for key in keys]
+
+
+def _files(folder: str) -> str:
+    """The first Python files of a folder, as a hint."""
+    try:
+        names = sorted(path.name for path in Path(folder).glob("*.py") if path.name != "__init__.py")
+    except OSError:
+        return ""
+    return f" It has {', '.join(names[:3])}{', …' * (len(names) > 3)}." if names else ""
+
+
+def _require_common(registry: Registry, keys: Iterable[str], sizes: Iterable[str]) -> None:
+    """Refuses a size that some of several layers have and others do not."""
+    fields = {key: {field.name for field in dataclasses.fields(registry.layer_class(key))} for key in keys}  # type: ignore[arg-type]
+    for text in sizes:
+        name = text.partition("=")[0].strip()
+        having = [key for key, names in fields.items() if name in names]
+        if name and having and len(having) < len(fields):
+            lacking = [key for key in fields if key not in having]
+            raise InvalidInput(
+                f"--set goes to every layer named, and {name} is no size of {_some(lacking)}; of the {len(fields)} layers "
+                f"{len(having)} have it: {_some(having)}. Name those, or leave it out."
+            )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + f" and {len(names) - 4} more" * (len(names) > 4)
 
 
 def print_json(obj: Any) -> None:

@@ -65,6 +65,20 @@ def test_wrong_use_is_exit_code_two(capfd, arguments):
     assert code == 2 and not out and len(err.strip().splitlines()) <= 4 and "Traceback" not in err
 
 
+def test_a_folder_is_told_from_a_file(capfd, tmp_path):
+    (tmp_path / "mine.py").write_text("", encoding="utf-8")
+    code, out, err = nqf(capfd, "verify", tmp_path)
+    assert code == 2 and not out and "is a folder; name the plugin file" in err and "It has mine.py." in err
+
+
+def test_a_size_that_some_layers_lack_is_told(capfd):
+    code, out, err = nqf(capfd, "verify", "quadratic-network", "linear-ssl", "--set", "dim=3")
+    assert code == 2 and not out
+    assert "dim is no size of quadratic-network; of the 2 layers 1 have it: linear-ssl." in err
+    code, _, err = nqf(capfd, "verify", "quadratic-network", "linear-ssl", "--set", "nonsense=3")
+    assert code == 2 and "has no size 'nonsense'" in err
+
+
 def test_sizes_and_seed_are_reported(capfd):
     code, out, _ = nqf(capfd, "verify", "quadratic-network", "--set", "width=3", "--seed", "7", "--json")
     (report,) = json.loads(out)
