@@ -317,9 +317,14 @@ class Context:
         }
         if sum(t.numel() for t in setting.x.values()) <= 64:
             data["x"] = {name: _rounded(t) for name, t in setting.x.items()}
-        if stacked is not None and stacked.numel() <= 256:
-            data["W"] = {name: _rounded(t) for name, t in layer.unstack(stacked).items()}
-        return {**data, **more}
+        if stacked is not None and (W := weights_of(setting, stacked)):
+            data["W"] = W
+        return {**data, **{name: value for name, value in more.items() if value != {}}}
+
+
+def weights_of(setting: Setting, stacked: Tensor) -> dict[str, Any]:
+    """Weights (p, d) block by block as plain data, where they are few enough to be read."""
+    return {} if stacked.numel() > 256 else {name: _rounded(t) for name, t in setting.layer.unstack(stacked).items()}
 
 
 def sizes_of(layer: Layer) -> dict[str, Any]:

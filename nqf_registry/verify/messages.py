@@ -18,7 +18,7 @@ SHOWN = 3  # numbers of a row, and rows of a matrix, that a sentence shows
 WIDTH = 110  # columns of the lines in a terminal
 # Told in another place of the message, or of use to a program only.
 _UNTOLD = {
-    *("sizes", "samples", "seed", "inputs_seed", "weights_seed", "example", "x", "W"),
+    *("sizes", "samples", "seed", "inputs_seed", "weights_seed", "example", "x", "W", "ray"),
     *("what", "raised", "sides", "forms", "drift", "low", "high"),
 }
 
@@ -95,7 +95,8 @@ def brief(data: Mapping[str, Any], sizes: Mapping[str, Any] | None = None) -> st
     for name, value in data.items():
         if name not in _UNTOLD and value != []:
             told.append(_pair(name, value))
-    told += _weights(data.get("W", {}))
+    for letter, name in (("W", "W"), ("R", "ray")):
+        told += _weights(letter, data.get(name, {}))
     text = ", ".join(told)
     tail = " (whole in --json)"
     if len(text) > LONGEST:
@@ -108,17 +109,17 @@ def _pair(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')}{between}{_short(value)}"
 
 
-def _weights(W: Mapping[str, Any]) -> list[str]:
-    """W by its few entries that are not zero, else block by block."""
+def _weights(letter: str, W: Mapping[str, Any]) -> list[str]:
+    """Weights by their few entries that are not zero, else block by block."""
     entries = [(name, place, value) for name, block in W.items() for place, value in _entries(block)]
     kept = [entry for entry in entries if entry[2] != 0]
     if not kept:
-        return ["W = 0"] if entries else []
+        return [f"{letter} = 0"] if entries else []
     if len(entries) <= 2 * FEW:
-        return [f"W.{name} = {_short(block)}" for name, block in W.items()]
+        return [f"{letter}.{name} = {_short(block)}" for name, block in W.items()]
     if len(kept) > FEW:  # nothing about them is simpler than that they are all there
-        return [f"W of {len(kept)} entries that are not zero…"]
-    return ["W = 0 but for " + ", ".join(f"{name}{list(place)} = {_short(value)}" for name, place, value in kept)]
+        return [f"{letter} of {len(kept)} entries that are not zero…"]
+    return [f"{letter} = 0 but for " + ", ".join(f"{name}{list(place)} = {_short(value)}" for name, place, value in kept)]
 
 
 def _entries(block: Any) -> Iterator[tuple[tuple[int, ...], float]]:

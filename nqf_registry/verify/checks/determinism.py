@@ -11,7 +11,13 @@ from nqf_registry.verify.strategies import Draw
 from nqf_registry.verify.tolerances import EQUAL, PRECISION, SINGLE
 
 NAME = "determinism"
-ADVICE = "Take randomness and state out of forward, work on clones, and leave torch's global settings alone."
+_NEXT = {
+    "W": "Work on copies: no operation that ends in an underscore, no out=, no assignment into W or x.",
+    "random": "Take dropout and everything else that draws out of forward; what is drawn once and kept belongs into x.",
+    "settings": "Leave the settings of torch and of the process alone; pass dtype and device to the calls that need them.",
+    "state": "Take what one call leaves to the next out of forward: counters, caches, running statistics, buffers.",
+    "replicas": "Count axes from the end and reduce over none but the neurons', so that a leading replica axis stays one.",
+}
 
 
 def check(context: Context) -> Check:
@@ -27,14 +33,17 @@ def check(context: Context) -> Check:
         setting: Setting = context.setting(draw)
         first, second = context.rays(draw, setting, 2)
         seen = determinism(setting, first, second)
-        said = "two calls with the same W and x differ"
+        said, step = "two calls with the same W and x differ", "state"
         residual = seen.residual
         if seen.changed:
             residual, said = max(residual, 1.0), f"a call changes {' and '.join(seen.changed)}"
+            own = {"the weights W", "the inputs x"} & set(seen.changed)
+            step = "W" if own else "random" if "random" in said else "settings"
         elif not residual and seen.replicas > EQUAL and seen.replicas > _allowed(setting):
             residual, said = seen.replicas, "a call with a replica axis gives other values than its replicas one by one"
+            step = "replicas"
         by = "" if seen.changed else f" (relative difference {residual:.1e})"
-        details = {"said": said + by, "advice": ADVICE} if residual else {}
+        details = {"said": said + by, "advice": _NEXT[step]} if residual else {}
         return Measurement(residual, 0.0, counterexample=lambda: context.describe(draw, setting, first), details=details)
 
     outcome = context.run(measure, every_width=True, share=0.5)

@@ -46,5 +46,8 @@ def check(context: Context) -> Check:
         True,
         holds="no exchange of parts of neurons leaves f as it is",
         broken="a neuron is a stack of units that can be exchanged across all neurons ({split}; f changes by {change})",
-        advice="Declare one of the parts as the neuron and multiply the width by their number.",
+        advice=(
+            "Declare one part as the neuron: in blocks() divide the named axes by the number of parts, multiply the width "
+            "by it, and let forward sum over all of them."
+        ),
     )

@@ -64,10 +64,8 @@ def check(context: Context) -> Check:
         order = "ε⁴" if claims.sign_symmetric else "ε³"
         holds = f"what the {name} expansion leaves out is O({order}), a slope of at least {required}"
         broken = "the slope of log |R| against log ε is {said}"
-    advice = (
-        "Compare with structure-matrix: a wrong f(0) leaves slope 0, a missing g slope 1, a wrong A slope 2; a kink at zero "
-        "leaves its own order."
-    )
+    seen = outcome.worst.details if outcome.worst is not None else {}
+    advice = _advice_exact(context) if claims.exact else _advice(seen.get("slope"), name)
     verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice=advice)
     if not claims.exact and verdict.residual == float("inf"):
         words = (
@@ -77,6 +75,25 @@ def check(context: Context) -> Check:
     elif decades and min(decades) < DECADES and verdict.status == "pass":
         context.notes[f"the remainder stands above rounding over {min(decades):.1f} decades of ε only"] = None
     return verdict
+
+
+def _advice_exact(context: Context) -> str:
+    if context.facts.exact:
+        return "f is a quadratic polynomial, but not the one that is declared: see structure-matrix for the part that is wrong."
+    return "f has terms of higher order, so leave exact out of the claims; what is declared may still be right."
+
+
+def _advice(slope: float | None, name: str) -> str:
+    """What leaves a remainder of this order."""
+    if slope is None or abs(slope - round(slope)) > 0.1 or not 0 <= round(slope) <= 3:
+        return "No part of the expansion leaves such an order: look for a kink or a fractional power, see smoothness."
+    return (
+        "f(0) is not what offset(x) says: give the value that forward has at W = 0.",
+        "A part of first order is left out: see zero-gradient-at-zero; declare linear(x) and claim zgz=False, or take it out.",
+        f"A part of second order is {'wrong' if name == 'declared' else 'left out'}: see structure-matrix for A, "
+        "zero-gradient-at-zero for neurons that are coupled, smoothness for a kink.",
+        "A part of third order is there, so a neuron is not even: leave sign_symmetric out of the claims, see sign-symmetry.",
+    )[round(slope)]
 
 
 def _said(seen: Slope) -> str:

@@ -12,6 +12,7 @@ from nqf_registry.verify.context import Context, parameter_name
 from nqf_registry.verify.drive import Measurement
 from nqf_registry.verify.matrix_free import measure_along, one_neuron_rays, too_large
 from nqf_registry.verify.measured import Measured
+from nqf_registry.verify.patterns import pattern
 from nqf_registry.verify.report import NOT_APPLICABLE, OBSERVED, UNDECIDED, Check
 from nqf_registry.verify.residuals.pullback import pullback
 from nqf_registry.verify.residuals.structure_matrix import Gap, compare
@@ -48,7 +49,12 @@ def check(context: Context) -> Check:
             )
             residual = max(residual, asymmetry)
         source = "autograd" if part == "pullback" else seen.source
-        details = {"part": part, "source": source, "said": said, "advice": _advice(part, residual)} | {
+        advice = _advice(part, residual)
+        if asymmetry > AUTODIFF and _symmetric_part_is_right(setting, seen):
+            advice = _SYMMETRIC
+        elif gap.residual > max(AUTODIFF, seen.error) and part != "pullback":
+            advice = f"{_pattern(setting, seen, part)}{advice}"
+        details = {"part": part, "source": source, "said": said, "advice": advice} | {
             f"{name}_residual": g.residual for name, g in gaps.items()
         }
         return Measurement(
@@ -78,6 +84,9 @@ _ADVICE = {
     "offset": "offset(x) describes the f(0) that forward has and is not added to it; leave it out where f(0) = 0.",
     "pullback": "pullback is the gradient of Σ cotangent · f by W; check transposes and factors.",
 }
+
+
+_SYMMETRIC = "Its symmetric part is right: give (A + Aᵀ) / 2, half of each entry on either side of the diagonal."
 
 
 def _advice(part: str, residual: float) -> str:
@@ -111,14 +120,32 @@ def declared_part(setting: Setting, name: str, like: Tensor) -> Tensor:
     return (value if isinstance(value, Tensor) else torch.tensor(float(value))).to(torch.float64).expand_as(like)
 
 
-def _gaps(setting: Setting, seen: Measured, declared: list[str]) -> dict[str, Gap]:
+def _measured_parts(setting: Setting, seen: Measured) -> dict[str, tuple[Tensor, Tensor]]:
+    """By name, what was measured, and the size that its errors are measured against."""
     expansion, size, s = seen.expansion, setting.spread, setting.scale
-    measured = {
+    return {
         "structure": (expansion.diagonal, size / s**2),
         "linear": (expansion.linear, size / s),
         "cross": (expansion.cross, size / s**2),
         "offset": (expansion.offset, size),
     }
+
+
+def _symmetric_part_is_right(setting: Setting, seen: Measured) -> bool:
+    measured, size = _measured_parts(setting, seen)["structure"]
+    declared = declared_part(setting, "structure", measured)
+    return compare((declared + declared.mT) / 2, measured, size).residual <= max(AUTODIFF, seen.error)
+
+
+def _pattern(setting: Setting, seen: Measured, part: str) -> str:
+    """What the errors of one part have in common, as a sentence and a space, or ""."""
+    measured, size = _measured_parts(setting, seen)[part]
+    found = pattern(declared_part(setting, part, measured), measured, size, max(AUTODIFF, seen.error))
+    return f"{found} " if found else ""
+
+
+def _gaps(setting: Setting, seen: Measured, declared: list[str]) -> dict[str, Gap]:
+    measured = _measured_parts(setting, seen)
     here = [name for name in declared if name != "cross" or setting.d > 1]  # a single neuron has no other to be coupled to
     return {name: compare(declared_part(setting, name, measured[name][0]), *measured[name]) for name in here}
 
