@@ -1,0 +1,193 @@
+"""Faults of what a layer declares: its structure matrix, f(0), and its written gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nqf_registry.couplings import Coupling, layout
+from nqf_registry.layer import Inputs, Layer, declares
+from nqf_registry.mutation.mutants import Mutant, altered
+from nqf_registry.structure import Structure, dense
+
+EXPECTED = ("structure-matrix", "remainder-order")
+SAMPLES = 4
+SMALL = 0.01
+
+Fault = Callable[[Layer, Structure, Inputs], Structure]
+
+
+def structure_faults(layer: Layer) -> list[Mutant]:
+    """The mutants of a layer that declares its structure; none of one that does not."""
+    if not declares(layer, "structure"):
+        return []
+    found = [Mutant(f"structure × {factor:g}", _with(layer, _scaled(factor)), EXPECTED) for factor in (1.01, 2.0, -1.0)]
+    x = layer.sample(SAMPLES, torch.Generator().manual_seed(0))
+    own: Any = layer
+    A = own.structure(x).dense()
+    optional: list[tuple[str, Fault | None]] = [
+        ("coefficient transposed", _transposed(own.structure(x))),
+        ("Kronecker factors swapped", _column_major if any(_axes(shape) > 1 for shape in layer.blocks().values()) else None),
+        ("block dropped", _dropped(layer, A)),
+        ("blocks exchanged", _exchanged(layer)),
+        ("error in one output", _in_one_output if A.shape[1] > 1 else None),
+        ("error in one sample", _in_one_sample),
+        ("samples in another order", _rolled),
+        ("error in one entry", _in_one_entry),
+        ("matrix not symmetric", _skewed),
+        ("coupling too many", _extra),
+        ("error at one width", _at_one_width if layer.resized(3).width == 3 else None),
+    ]
+    found += [Mutant(kind, _with(layer, fault), EXPECTED) for kind, fault in optional if fault is not None]
+    if declares(layer, "offset"):
+        found.append(Mutant("offset wrong", altered(layer, offset=_offset(type(layer))), EXPECTED))
+    if declares(layer, "pullback"):
+        found.append(Mutant("gradient × 1.01", altered(layer, pullback=_pullback(type(layer))), ("structure-matrix",)))
+    return found
+
+
+def _with(layer: Layer, fault: Fault) -> Layer:
+    original: Any = type(layer).structure  # type: ignore[attr-defined]
+
+    def structure(self: Layer, x: Inputs) -> Structure:
+        return fault(self, original(self, x), x)
+
+    return altered(layer, structure=structure)
+
+
+def _scaled(factor: float) -> Fault:
+    return lambda layer, structure, x: factor * structure
+
+
+def _changed(change: Callable[[Tensor, Layer], Tensor]) -> Fault:
+    """A fault written on the dense A, (n, k, p, p)."""
+    return lambda layer, structure, x: dense(change(structure.dense().clone(), layer))
+
+
+def _axes(shape: tuple[int, ...]) -> int:
+    return sum(size > 1 for size in shape)
+
+
+def _transposed(structure: Structure) -> Fault | None:
+    """The coefficient with its axes exchanged: one of two equal axes transposed, or two vectors in each other's place."""
+    term = structure.terms[0]
+    if not isinstance(term, Coupling):
+        return None
+    for word, c in zip(term.letters[1:-1], term.coefficients, strict=True):
+        inner = [i for i, a in enumerate(word) if a not in term.output]
+        if len(inner) >= 2 and c.shape[inner[0]] == c.shape[inner[1]]:
+            return lambda layer, s, x: Structure((_with_axes(s.terms[0], word, inner), *s.terms[1:]))
+    vectors = [i for i, c in enumerate(term.coefficients) if c.ndim == 2]
+    if len(vectors) >= 2 and term.coefficients[vectors[0]].shape == term.coefficients[vectors[1]].shape:
+        return lambda layer, s, x: Structure((_with_places(s.terms[0], vectors), *s.terms[1:]))
+    return None
+
+
+def _with_axes(term: Any, word: str, inner: list[int]) -> Coupling:
+    place = term.letters[1:-1].index(word)
+    changed = list(term.coefficients)
+    changed[place] = changed[place].transpose(inner[0], inner[1])
+    return Coupling(term.letters, term.output, term.left, tuple(changed), term.right, term.scale)
+
+
+def _with_places(term: Any, places: list[int]) -> Coupling:
+    changed = list(term.coefficients)
+    changed[places[0]], changed[places[1]] = changed[places[1]], changed[places[0]]
+    return Coupling(term.letters, term.output, term.left, tuple(changed), term.right, term.scale)
+
+
+def _column_major(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    """A with every block stacked column by column, so that x ⊗ I stands where I ⊗ x belongs."""
+    index, start = [], 0
+    for shape in layer.blocks().values():
+        size = prod(shape)
+        own = torch.arange(size).reshape(shape)
+        index.append(start + own.permute(*reversed(range(own.ndim))).reshape(-1))
+        start += size
+    order = torch.cat(index)
+    return dense(structure.dense()[..., order, :][..., order])
+
+
+def _dropped(layer: Layer, A: Tensor) -> Fault:
+    """Without the couplings between the first two blocks that are coupled."""
+    slices = layout(layer.blocks())
+    pairs = [(a, b) for a in slices for b in slices if bool(A[..., slices[a], slices[b]].any())]
+    first, second = (slices[name] for name in pairs[0]) if pairs else (slice(0), slice(0))
+
+    def change(dense_A: Tensor, _: Layer) -> Tensor:
+        dense_A[..., first, second] = 0
+        dense_A[..., second, first] = 0
+        return dense_A
+
+    return _changed(change)
+
+
+def _exchanged(layer: Layer) -> Fault | None:
+    """The first two blocks of one size in each other's place."""
+    blocks = layer.blocks()
+    equal = [(a, b) for a in blocks for b in blocks if a < b and prod(blocks[a]) == prod(blocks[b])]
+    coupled = [(a, b) for a, b in equal if prod(blocks[a]) > 1]
+    if not coupled:
+        return None
+    slices = layout(blocks)
+    first, second = (slices[name] for name in coupled[0])
+    order = list(range(sum(prod(shape) for shape in blocks.values())))
+    order[first], order[second] = order[second], order[first]
+    return _changed(lambda A, _: A[..., order, :][..., order])
+
+
+def _in_one_output(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    A = structure.dense().clone()
+    A[:, -1] *= 1 + SMALL
+    return dense(A)
+
+
+def _in_one_sample(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    A = structure.dense().clone()
+    A[-1] *= 1 + SMALL
+    return dense(A)
+
+
+def _rolled(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    return dense(structure.dense().roll(1, 0))
+
+
+def _in_one_entry(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    """The largest entry, and its mirror image."""
+    A = structure.dense().clone()
+    i, j = divmod(int(A.abs().amax((0, 1)).argmax()), A.shape[-1])
+    A[..., i, j] *= 1 + SMALL
+    A[..., j, i] = A[..., i, j]
+    return dense(A)
+
+
+def _skewed(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    """The same quadratic form, written in the upper triangle alone."""
+    A = structure.dense()
+    return dense(2 * A.triu(1) + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1)) + 1e-3 * (A.triu() - A.tril()))
+
+
+def _extra(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    """The first parameter of a neuron coupled to itself, a hundredth as strongly as the largest coupling."""
+    A = structure.dense().clone()
+    A[..., 0, 0] += SMALL * A.abs().amax((-1, -2)).clamp_min(torch.finfo(A.dtype).tiny)
+    return dense(A)
+
+
+def _at_one_width(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    return (1 + SMALL) * structure if layer.width == 3 else structure
+
+
+def _offset(original: Any) -> Callable[[Layer, Inputs], Any]:
+    return lambda self, x: original.offset(self, x) + 0.1
+
+
+def _pullback(original: Any) -> Callable[[Layer, Any, Inputs, Tensor], dict[str, Tensor]]:
+    def pullback(self: Layer, W: Any, x: Inputs, cotangent: Tensor) -> dict[str, Tensor]:
+        return {name: 1.01 * part for name, part in original.pullback(self, W, x, cotangent).items()}
+
+    return pullback
