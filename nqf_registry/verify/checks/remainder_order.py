@@ -25,6 +25,7 @@ def check(context: Context) -> Check:
     """Runs the check, and measures beside it whether f is a quadratic polynomial and what its leading order is."""
     claims = context.layer.claims
     required = EVEN_SLOPE if claims.sign_symmetric else SLOPE
+    name = "declared" if declares(context.layer, "structure") else "derived"
     polynomial: list[float] = []
     orders: list[float | None] = []
     decades: list[float] = []
@@ -35,12 +36,21 @@ def check(context: Context) -> Check:
             return None
         setting = context.exact_setting(draw)
         rays = context.rays(draw, setting, 4)
+        off = quadratic_polynomial(setting, rays[:2], rays[2:])
         if draw.instance == 0:
-            polynomial.append(quadratic_polynomial(setting, rays[:2], rays[2:]))
+            polynomial.append(off)
             orders.append(setting.order)
         seen = remainder_slope(setting, expansion_of(context, draw, setting), rays)
-        details = {"slope": seen.slope, "low": seen.low, "high": seen.high, "decades": seen.decades, "largest": seen.largest}
-        data = {"weights_seed": draw.weights, **details}
+        advice = _advice_exact(off) if claims.exact else _advice(seen.slope, name)
+        details = {
+            "advice": advice,
+            "slope": seen.slope,
+            "low": seen.low,
+            "high": seen.high,
+            "decades": seen.decades,
+            "largest": seen.largest,
+        }
+        data = {"weights_seed": draw.weights} | {key: value for key, value in details.items() if key != "advice"}
         counterexample = lambda: context.describe(draw, setting, **data)  # noqa: E731
         if claims.exact:
             return Measurement(seen.largest, EXACT, counterexample=counterexample, details=details)
@@ -57,16 +67,13 @@ def check(context: Context) -> Check:
         known = [order for order in orders if order is not None]
         context.facts.order = min(known) if known else None
     promised = claims.smooth
-    name = "declared" if declares(context.layer, "structure") else "derived"
     if claims.exact:
         holds, broken = f"f equals its {name} quadratic form at every scale", "f differs from it by {largest} (relative)"
     else:
         order = "ε⁴" if claims.sign_symmetric else "ε³"
         holds = f"what the {name} expansion leaves out is O({order}), a slope of at least {required}"
         broken = "the slope of log |R| against log ε is {said}"
-    seen = outcome.worst.details if outcome.worst is not None else {}
-    advice = _advice_exact(context) if claims.exact else _advice(seen.get("slope"), name)
-    verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice=advice)
+    verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice="{advice}")
     if not claims.exact and verdict.residual == float("inf"):
         words = (
             f"what the {name} expansion leaves out is zero to rounding below the length scale ({outcome.examples} examples)."
@@ -77,8 +84,9 @@ def check(context: Context) -> Check:
     return verdict
 
 
-def _advice_exact(context: Context) -> str:
-    if context.facts.exact:
+def _advice_exact(off: float) -> str:
+    """What to do where an exact form is not: by how far f is from a quadratic polynomial."""
+    if off <= EXACT:
         return "f is a quadratic polynomial, but not the one that is declared: see structure-matrix for the part that is wrong."
     return "f has terms of higher order, so leave exact out of the claims; what is declared may still be right."
 
