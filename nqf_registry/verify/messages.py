@@ -33,7 +33,8 @@ def target_of(layer: Layer) -> str:
     words = [layer.key]
     for field in dataclasses.fields(layer):  # type: ignore[arg-type]
         value = getattr(layer, field.name)
-        if field.init and not _is(value, field.default):
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if field.init and not _is(value, default) and _is_typed(value):
             words += ["--set", shlex.quote(f"{field.name}={_typed(value)}")]
     return " ".join(words)
 
@@ -97,7 +98,7 @@ def brief(data: Mapping[str, Any], sizes: Mapping[str, Any] | None = None) -> st
             told.append(_pair(name, value))
     for letter, name in (("W", "W"), ("R", "ray")):
         told += _weights(letter, data.get(name, {}))
-    text = ", ".join(told)
+    text = " ".join(", ".join(told).split())
     tail = " (whole in --json)"
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
@@ -146,6 +147,13 @@ def _is(value: Any, default: Any) -> bool:
         return bool(value == default)
     except Exception:  # a size may compare in any way
         return False
+
+
+def _is_typed(value: Any) -> bool:
+    """Whether a size can be typed: numbers, words, and lists of them; a layer made in Python may have others."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_typed, value))
+    return value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and value.isprintable())
 
 
 def _typed(value: Any) -> str:

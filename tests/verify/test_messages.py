@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
 import nqf_registry as nqf
 from nqf_registry.verify.checks import CHECKS
@@ -156,6 +157,21 @@ def test_a_target_has_the_sizes_that_are_not_the_defaults():
         "two-layer-mlp --set activation=gelu --set width=3",
         "two-layer-mlp --set width=3 --set activation=gelu",
     )
+
+
+def test_a_target_leaves_out_what_cannot_be_typed(layer):
+    import dataclasses
+
+    def sized(**sizes):
+        base = layer("sized", unit=lambda w, x: torch.tanh(x @ w["u"])[:, None] * w["v"])
+        fields = [(name, object, dataclasses.field(default_factory=list)) for name in sizes]
+        return dataclasses.make_dataclass("Sized", fields, bases=(type(base),), frozen=True)(**sizes)
+
+    assert target_of(sized()) == target_of(sized(shape=[])) == "sized"
+    assert target_of(sized(shape=(3, 4), name="two words", on=True)) == (
+        "sized --set shape=3,4 --set 'name=two words' --set on=true"
+    )
+    assert target_of(sized(phi=torch.tanh, text="two\nlines", nested={"a": 1})) == "sized"
 
 
 if __name__ == "__main__":
