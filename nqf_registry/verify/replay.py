@@ -54,8 +54,11 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
         if not cause:
             context.refuse_impossible()
         if not cause and name != ALWAYS[0]:
-            run_check(context, ALWAYS[0], cause)  # whether the layer is a function is asked of the same example
-            context.notes.clear()
+            # Whether the layer is a function is asked of the same example. Finiteness is tried of a noisy layer too, at a size
+            # that follows from what was seen at every width.
+            asked = Context(layer, effort, seed) if name == "finiteness" else context
+            run_check(asked, ALWAYS[0], cause)
+            context.facts.deterministic = asked.facts.deterministic
         check = run_check(context, name, cause)
     if context.too_narrow:
         raise InvalidInput(f"{name} {context.too_narrow}.")

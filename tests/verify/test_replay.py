@@ -136,6 +136,17 @@ def test_every_kind_of_broken_layer_is_replayed_as_it_was_reported():
     assert seen == set(CHECKS) and failing > 60
 
 
+def test_a_layer_that_is_noisy_at_one_width_has_the_same_weights_again(layer):
+    def forward(W, x):
+        noise = torch.rand(()) if W["u"].shape[-1] == 5 else 0.0
+        return torch.tanh(8 * (x @ (W["u"] / W["u"].norm(dim=0)))).sum(-1, keepdim=True) + noise
+
+    subject = layer("noisy", forward=forward, blocks={"u": (3,)})
+    check = nqf.verify(subject)["finiteness"]
+    assert check.status == "fail" and check.counterexample["sizes"]["width"] != 5
+    assert nqf.replay(subject, check.counterexample["example"]).counterexample == check.counterexample
+
+
 @pytest.mark.parametrize("profile", ["ci", "deep"])
 def test_the_profile_does_not_matter(profile):
     check = report("one-width")["structure-matrix"]
