@@ -1,45 +1,55 @@
-"""Keeps a verification from changing anything outside it: random states, dtype, warnings filters, hooks."""
+"""Keeps a verification from changing anything outside it: the process around it, and what the layer itself holds."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import random
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import numpy
 import torch
+
+from nqf_registry.layer import Layer
+from nqf_registry.verify.holdings import Holdings
+from nqf_registry.verify.surroundings import global_state, restore
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
-    """Restores the global state of torch, numpy and Python's random, whatever happens inside.
+def guarded(*layers: Layer) -> Iterator[None]:
+    """Restores the process's random states and settings and what layers hold, bit by bit, whatever happens inside.
 
-    Hypothesis leaves a callback at the garbage collector, which times it. An interrupt that arrives while such a callback runs
-    is lost: Python prints its traceback and goes on. So it is taken away again.
+    Inside, gradients can be taken whatever mode the caller is in, and no warning is shown. Hypothesis leaves a callback at the
+    garbage collector, which times it. An interrupt that arrives while such a callback runs is lost: Python prints its traceback
+    and goes on. So it is taken away again.
     """
-    callbacks = list(gc.callbacks)
-    torch_state, numpy_state, python_state = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
-    dtype, precision, threads = torch.get_default_dtype(), torch.get_float32_matmul_precision(), torch.get_num_threads()
-    deterministic, warn_only = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    before = global_state()
+    held = [Holdings(layer) for layer in layers]
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), _no_autocast():
             warnings.simplefilter("ignore")
             yield
     finally:
-        torch.set_rng_state(torch_state)
-        numpy.random.set_state(numpy_state)
-        random.setstate(python_state)
-        torch.set_default_dtype(dtype)
-        torch.set_float32_matmul_precision(precision)
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        gc.callbacks[:] = callbacks
+        for holdings in held:
+            holdings.restore()
+        restore(before)
+
+
+@contextlib.contextmanager
+def _no_autocast() -> Iterator[None]:
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        yield
+
+
+def guarding(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A check that leaves everything as it was, also where it is called alone and where it raises."""
+
+    @functools.wraps(check)
+    def guarded_check(context: Any) -> Any:
+        with guarded(*context.instances):
+            return check(context)
+
+    return guarded_check
 
 
 @contextlib.contextmanager

@@ -47,9 +47,9 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
     if not isinstance(layer, Layer):
         hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
         raise InvalidInput(f"replay expects an nqf.Layer, got {type(layer).__name__}{hint}.")
-    with guarded():
+    with guarded(layer):
         cause = first_call(layer, LARGEST)
-    with guarded():
+    with guarded(layer):
         context = _Replayed(layer, effort, seed, draw)
         if not cause:
             context.refuse_impossible()

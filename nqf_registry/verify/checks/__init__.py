@@ -16,17 +16,22 @@ from nqf_registry.verify.checks import (
     zero_gradient_at_zero,
 )
 from nqf_registry.verify.context import Context
+from nqf_registry.verify.guard import guarding
 from nqf_registry.verify.report import Check
 
 # In the order in which they run: whether f is a function comes first, since nothing else means anything without it.
+# Each leaves the process, and what the layer holds, bit by bit as they were, also where it is called alone or raises.
 CHECKS: dict[str, Callable[[Context], Check]] = {
-    "determinism": determinism.check,
-    "finiteness": finiteness.check,
-    "permutation-symmetry": permutation_symmetry.check,
-    "zero-gradient-at-zero": zero_gradient_at_zero.check,
-    "smoothness": smoothness.check,
-    "structure-matrix": structure_matrix.check,
-    "remainder-order": remainder_order.check,
-    "sign-symmetry": sign_symmetry.check,
-    "minimality": minimality.check,
+    module.NAME: guarding(module.check)
+    for module in (
+        determinism,
+        finiteness,
+        permutation_symmetry,
+        zero_gradient_at_zero,
+        smoothness,
+        structure_matrix,
+        remainder_order,
+        sign_symmetry,
+        minimality,
+    )
 }

@@ -16,6 +16,7 @@ _NEXT = {
     "random": "Take dropout and everything else that draws out of forward; what is drawn once and kept belongs into x.",
     "settings": "Leave the settings of torch and of the process alone; pass dtype and device to the calls that need them.",
     "state": "Take what one call leaves to the next out of forward: counters, caches, running statistics, buffers.",
+    "samples": "Reduce over a sample's own axes only: no mean over the batch, no batch norm in training mode.",
     "replicas": "Count axes from the end and reduce over none but the neurons', so that a leading replica axis stays one.",
 }
 
@@ -38,10 +39,13 @@ def check(context: Context) -> Check:
         if seen.changed:
             residual, said = max(residual, 1.0), f"a call changes {' and '.join(seen.changed)}"
             own = {"the weights W", "the inputs x"} & set(seen.changed)
-            step = "W" if own else "random" if "random" in said else "settings"
+            step = "W" if own else "state" if "its own" in said else "random" if "random" in said else "settings"
         elif not residual and seen.replicas > EQUAL and seen.replicas > _allowed(setting):
             residual, said = seen.replicas, "a call with a replica axis gives other values than its replicas one by one"
             step = "replicas"
+        elif not residual and seen.samples > EQUAL and seen.samples > _allowed(setting):
+            residual, step = seen.samples, "samples"
+            said = "the output of a sample changes with the other samples of its batch, so f is no function of W and one x"
         by = "" if seen.changed else f" (relative difference {residual:.1e})"
         details = {"said": said + by, "advice": _NEXT[step]} if residual else {}
         return Measurement(residual, 0.0, counterexample=lambda: context.describe(draw, setting, first), details=details)

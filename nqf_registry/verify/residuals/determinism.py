@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import random
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
 from nqf_registry import length_scale
 from nqf_registry.layer import Layer
+from nqf_registry.verify.holdings import Holdings
 from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.surroundings import differences, global_state
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,13 @@ class Repetition:
         residual: max |f − f'| / max |f| over repeated calls, one of them after a call at other weights; 0 where they are
             bit-equal.
         replicas: the same between calls one by one and one call with a replica axis.
-        changed: what the calls changed: W, x, a random state, a global setting.
+        samples: the same between a sample among others and the sample alone.
+        changed: what the calls changed: W, x, what the layer holds, a random state, a global setting.
     """
 
     residual: float
     replicas: float
+    samples: float
     changed: tuple[str, ...]
 
 
@@ -41,12 +42,13 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
         second: weights that are tried in between, so that a state that one call leaves behind is seen by the next.
     """
     layer, x = setting.layer, {name: t.clone() for name, t in setting.x.items()}
-    before = global_state()
+    held = Holdings(layer)
     own = [{name: t.clone() for name, t in layer.unstack(w).items()} for w in (first, second)]
     kept = [{name: t.clone() for name, t in W.items()} for W in own]
     values = []
     changed = []
     with torch.no_grad():
+        before = global_state()
         for which in (0, 0, 1, 0):
             values.append(layer(own[which], x).clone())
             if not _same(own[which], kept[which]):
@@ -55,11 +57,12 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
             if not _same(x, setting.x):
                 changed.append("the inputs x")
                 x = {name: t.clone() for name, t in setting.x.items()}
-        changed += _differences(before, global_state())
+        changed += [*differences(before, global_state()), *held.changes()]
         together = length_scale.evaluate(layer, setting.x, torch.stack([first, second])) if not changed else None
     residual = max(_gap(values[0], values[1]), _gap(values[0], values[3]))
     replicas = 0.0 if together is None or residual else max(_gap(values[0], together[0]), _gap(values[2], together[1]))
-    return Repetition(residual, replicas, tuple(dict.fromkeys(changed)))
+    samples = 0.0 if residual or changed else _among_others(layer, own[0], x, values[0])
+    return Repetition(residual, replicas, samples, tuple(dict.fromkeys(changed)))
 
 
 def repeated_sample(layer: Layer, n: int, seed: int) -> str:
@@ -67,7 +70,7 @@ def repeated_sample(layer: Layer, n: int, seed: int) -> str:
     advice = "sample must draw from the generator it is given"
     before = global_state()
     first, second = (layer.sample(n, torch.Generator().manual_seed(seed)) for _ in range(2))
-    if changed := _differences(before, global_state()):
+    if changed := differences(before, global_state()):
         return f"{advice}; it changes {' and '.join(changed)}"
     for name, tensor in first.items():
         other = second.get(name)
@@ -76,36 +79,16 @@ def repeated_sample(layer: Layer, n: int, seed: int) -> str:
     return ""
 
 
+def _among_others(layer: Layer, W: dict[str, Tensor], x: dict[str, Tensor], value: Tensor) -> float:
+    """How far the values of the first and the last sample change where they are alone, and all where the order is reversed."""
+    with torch.no_grad():
+        alone = [(layer(W, {name: t[i : i + 1] for name, t in x.items()}), value[i : i + 1]) for i in {0, len(value) - 1}]
+        reverse = layer(W, {name: t.flip(0) for name, t in x.items()}).flip(0)
+    return max(_gap(a, b) for a, b in [*alone, (reverse, value)])
+
+
 def _bits(tensor: Tensor) -> Tensor:
     return tensor.nan_to_num(0.0) if tensor.is_floating_point() else tensor
-
-
-def global_state() -> dict[str, Any]:
-    """The random states and settings of the process that a layer must leave alone."""
-    return {
-        "torch's random state": torch.get_rng_state().clone(),
-        "numpy's random state": numpy.random.get_state(),
-        "Python's random state": random.getstate(),
-        "torch's default dtype": torch.get_default_dtype(),
-        "torch's matmul precision": torch.get_float32_matmul_precision(),
-        "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
-        "torch's number of threads": torch.get_num_threads(),
-        "the warnings filters": list(warnings.filters),
-    }
-
-
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [name for name in before if not _equal(before[name], after[name])]
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, numpy.ndarray):
-        return bool(numpy.array_equal(a, b))
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return bool(a == b)
 
 
 def _same(W: Any, kept: Any) -> bool:
