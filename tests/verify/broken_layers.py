@@ -15,75 +15,59 @@ def broken(cls):
     return BROKEN[-1]
 
 
-class Units(nqf.Layer):
+class Normal(nqf.Layer):
+    """Normal inputs of three features."""
+
+    def sample(self, n, generator):
+        return {"x": torch.randn(n, 3, generator=generator)}
+
+
+class Units(Normal):
     """f = v·tanh(u·x), with u (3) and v (2): right in everything that it says."""
 
     claims = nqf.Claims(sign_symmetric=True)
 
     def blocks(self):
-        """One neuron."""
         return {"u": (3,), "v": (2,)}
 
-    def sample(self, n, generator):
-        """Normal inputs."""
-        return {"x": torch.randn(n, 3, generator=generator)}
-
     def forward(self, W, x):
-        """All neurons."""
         return torch.tanh(x["x"] @ W["u"]) @ W["v"].mT
 
     def structure(self, x):
-        """The right A."""
         return nqf.quadratic("i,ni,o->no", "u", x["x"], "v")
 
 
-class Squares(nqf.Layer):
+class Squares(Normal):
     """f = Σ (u·x)², with u (3) alone."""
 
     def blocks(self):
-        """One neuron."""
         return {"u": (3,)}
 
-    def sample(self, n, generator):
-        """Normal inputs."""
-        return {"x": torch.randn(n, 3, generator=generator)}
-
     def forward(self, W, x):
-        """All neurons."""
         return ((x["x"] @ W["u"]) ** 2).sum(-1, keepdim=True)
 
 
-class Product(nqf.Layer):
+class Product(Normal):
     """f = Π (1 + u·x), which has a gradient at zero and couples its neurons."""
 
     claims = nqf.Claims(zgz=False)
 
     def blocks(self):
-        """One neuron."""
         return {"u": (3,)}
 
-    def sample(self, n, generator):
-        """Normal inputs."""
-        return {"x": torch.randn(n, 3, generator=generator)}
-
     def forward(self, W, x):
-        """All neurons."""
         return (1 + x["x"] @ W["u"]).prod(-1, keepdim=True)
 
     def structure(self, x):
-        """A neuron alone has no second order."""
         return nqf.dense(x["x"].new_zeros(len(x["x"]), 1, 3, 3))
 
     def linear(self, x):
-        """The gradient by one neuron."""
         return {"u": x["x"][:, None]}
 
     def cross(self, x):
-        """Half the derivative by two neurons."""
         return nqf.quadratic("i,ni,nj,o,j->no", "u", x["x"], x["x"], x["x"].new_ones(1), "u", scale=0.5)
 
     def offset(self, x):
-        """The empty product."""
         return 1.0
 
 
@@ -96,11 +80,9 @@ class Relu(Units):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         return torch.relu(x["x"] @ W["u"]) @ W["v"].mT
 
     def structure(self, x):
-        """The A of the mean slope."""
         return nqf.quadratic("i,ni,o->no", "u", x["x"], "v", scale=0.5)
 
 
@@ -112,7 +94,6 @@ class LargestUnit(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         return ((x["x"] @ W["u"]) ** 2).amax(-1, keepdim=True)
 
 
@@ -124,7 +105,6 @@ class IndexWeights(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         return ((x["x"] @ W["u"]) ** 2 * (1 + 0.01 * torch.arange(self.width))).sum(-1, keepdim=True)
 
 
@@ -136,7 +116,6 @@ class FirstIgnored(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         return ((x["x"] @ W["u"][:, self.width > 1 :]) ** 2).sum(-1, keepdim=True)
 
 
@@ -149,7 +128,6 @@ class BiasInside(Units):
     claims = nqf.Claims()
 
     def forward(self, W, x):
-        """All neurons."""
         return torch.tanh(x["x"] @ W["u"] + 0.1) @ W["v"].mT
 
 
@@ -161,7 +139,6 @@ class SumSquared(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         return (x["x"] @ W["u"]).sum(-1, keepdim=True) ** 2
 
 
@@ -173,7 +150,6 @@ class TwiceA(Units):
     width: int = 4
 
     def structure(self, x):
-        """Twice the A."""
         return nqf.quadratic("i,ni,o->no", "u", x["x"], "v", scale=2.0)
 
 
@@ -185,7 +161,6 @@ class MinusA(Units):
     width: int = 4
 
     def structure(self, x):
-        """Minus the A."""
         return nqf.quadratic("i,ni,o->no", "u", x["x"], "v", scale=-1.0)
 
 
@@ -197,7 +172,6 @@ class OneEntry(Units):
     width: int = 4
 
     def structure(self, x):
-        """The A, and an entry between v[0] and v[1]."""
         A = x["x"].new_zeros(len(x["x"]), 2, 5, 5)
         A[:, 0, 3, 4] = A[:, 0, 4, 3] = 0.001
         return super().structure(x) + nqf.dense(A)
@@ -211,7 +185,6 @@ class OneSample(Units):
     width: int = 4
 
     def structure(self, x):
-        """The A of all samples but one."""
         factor = torch.ones(len(x["x"]), dtype=x["x"].dtype)
         factor[-1] = 1.01
         return nqf.quadratic("i,ni,n,o->no", "u", x["x"], factor, "v")
@@ -225,7 +198,6 @@ class OneOutput(Units):
     width: int = 4
 
     def structure(self, x):
-        """The A of the first output."""
         return nqf.quadratic("i,ni,o,o->no", "u", x["x"], torch.tensor([1.0, 1.01], dtype=x["x"].dtype), "v")
 
 
@@ -237,7 +209,6 @@ class OneWidth(Units):
     width: int = 4
 
     def structure(self, x):
-        """The A at every other width."""
         return nqf.quadratic("i,ni,o->no", "u", x["x"], "v", scale=1.01 if self.width == 3 else 1.0)
 
 
@@ -249,7 +220,6 @@ class Skewed(Units):
     width: int = 4
 
     def structure(self, x):
-        """An A whose symmetric part is right."""
         A = x["x"].new_zeros(len(x["x"]), 2, 5, 5)
         for o in range(2):
             A[:, o, :3, 3 + o] = x["x"]
@@ -264,7 +234,6 @@ class WrongLinear(Product):
     width: int = 4
 
     def linear(self, x):
-        """Half the gradient."""
         return {"u": 0.5 * x["x"][:, None]}
 
 
@@ -276,7 +245,6 @@ class WrongCross(Product):
     width: int = 4
 
     def cross(self, x):
-        """Twice the B."""
         return nqf.quadratic("i,ni,nj,o,j->no", "u", x["x"], x["x"], x["x"].new_ones(1), "u")
 
 
@@ -288,7 +256,6 @@ class WrongOffset(Units):
     width: int = 4
 
     def offset(self, x):
-        """One instead of zero."""
         return 1.0
 
 
@@ -300,7 +267,6 @@ class WrongPullback(Units):
     width: int = 4
 
     def pullback(self, W, x, cotangent):
-        """The gradient of the bilinear part alone."""
         h = x["x"] @ W["u"]
         return {"u": x["x"].mT @ (cotangent @ W["v"]), "v": cotangent.mT @ torch.tanh(h)}
 
@@ -316,34 +282,27 @@ class FalselyExact(Units):
 
 @broken
 class FalselyEven(Units):
-    """Softplus less its value at zero is not odd, so a neuron is not even."""
+    """The nonlinearity is not odd, so a neuron is not even."""
 
     key = "falsely-even"
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         h = x["x"] @ W["u"]
         return (torch.tanh(h) + 0.1 * h**2) @ W["v"].mT
 
 
 @broken
-class StackedHeads(nqf.Layer):
+class StackedHeads(Normal):
     """Two heads declared as one neuron."""
 
     key = "stacked-heads"
     width: int = 3
 
     def blocks(self):
-        """Two units in one."""
         return {"u": (2, 3), "v": (2,)}
 
-    def sample(self, n, generator):
-        """Normal inputs."""
-        return {"x": torch.randn(n, 3, generator=generator)}
-
     def forward(self, W, x):
-        """All heads of all neurons."""
         return torch.einsum("nhd,hd->n", torch.tanh(torch.einsum("ni,hid->nhd", x["x"], W["u"])), W["v"])[:, None]
 
 
@@ -355,7 +314,6 @@ class Noise(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         return super().forward(W, x) * (1 + 0.01 * torch.rand(()))
 
 
@@ -370,7 +328,6 @@ class Counting(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         CALLS.append(1)
         return super().forward(W, x) * (1 + len(CALLS) % 2)
 
@@ -383,7 +340,6 @@ class InPlace(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons."""
         W["u"].mul_(0.5)
         return super().forward(W, x)
 
@@ -396,7 +352,6 @@ class OwnInputs(Squares):
     width: int = 4
 
     def sample(self, n, generator):
-        """Normal inputs that cannot be drawn again."""
         return {"x": torch.randn(n, 3)}
 
 
@@ -409,7 +364,6 @@ class Normalised(Units):
     claims = nqf.Claims(smooth=False, zgz=False)
 
     def forward(self, W, x):
-        """All neurons."""
         return torch.tanh(x["x"] @ (W["u"] / W["u"].norm(dim=-2, keepdim=True))) @ W["v"].mT
 
 
@@ -421,7 +375,6 @@ class Raising(Squares):
     width: int = 4
 
     def forward(self, W, x):
-        """A block that is not there."""
         return (x["x"] @ W["w"]).sum(-1, keepdim=True)
 
 
@@ -434,11 +387,9 @@ class WrongVariant(Units):
     width: int = 4
 
     def forward(self, W, x):
-        """All neurons, scaled."""
         return self.scale * super().forward(W, x)
 
     def variants(self):
-        """The one that is wrong."""
         return [WrongVariant(scale=2.0)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -50,7 +52,9 @@ def check(context: Context) -> Check:
             "decades": seen.decades,
             "largest": seen.largest,
         }
-        data = {"weights_seed": draw.weights} | {key: value for key, value in details.items() if key != "advice"}
+        data: dict[str, Any] = {"weights_seed": draw.weights} | {
+            key: value for key, value in details.items() if key != "advice"
+        }
         counterexample = lambda: context.describe(draw, setting, **data)  # noqa: E731
         if claims.exact:
             return Measurement(seen.largest, EXACT, counterexample=counterexample, details=details)
