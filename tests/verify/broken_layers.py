@@ -7,6 +7,7 @@ import torch
 import nqf_registry as nqf
 
 BROKEN = []
+CALLS = []
 
 
 def broken(cls):
@@ -315,9 +316,6 @@ class Noise(Squares):
 
     def forward(self, W, x):
         return super().forward(W, x) * (1 + 0.01 * torch.rand(()))
-
-
-CALLS = []
 
 
 @broken
