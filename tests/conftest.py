@@ -2,13 +2,14 @@
 
 import os
 import shutil
-import sys
 import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from nqf_registry.testing.fixtures import *  # noqa: F403
 
 # Before torch is imported anywhere: it reads this once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -71,31 +72,16 @@ def layer_source():
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Installs a plugin for one test: a module and a dist-info folder on sys.path, which is all that pip would leave.
-
-    ``install(module, source, value=..., distribution=..., version=...)`` returns the module's path.
-    """
-    site = tmp_path / "site"
-    site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setenv("PYTHONPATH", str(site))
-    before = set(sys.modules)
+def install(install_distribution, tmp_path):
+    """Installs a plugin of one module for one test: ``install(module, source)`` returns the module's path in ``site``."""
+    (tmp_path / "site").mkdir()
 
     def _install(module, source, value=None, distribution=None, version="1.0", entry=None):
-        distribution = distribution or module.replace("_", "-")
-        path = site / f"{module}.py"
-        path.write_text(textwrap.dedent(source))
-        info = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
-        (info / "entry_points.txt").write_text(f"[nqf_registry.plugins]\n{entry or module} = {value or module}\n")
-        return path
+        name = distribution or module.replace("_", "-")
+        points = {entry or module: value or module}
+        return install_distribution(name, {module: source}, points, version=version) / f"{module}.py"
 
-    yield _install
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(site)):
-            del sys.modules[name]
+    return _install
 
 
 @pytest.fixture

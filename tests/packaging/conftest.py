@@ -99,3 +99,11 @@ def nqf_outside(environment, tmp_path):
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NQF_PLUGINS")}
     variables["NQF_CACHE_DIR"] = str(tmp_path / "cache")
     return lambda *arguments: run(environment.nqf, *arguments, cwd=tmp_path, env=variables)
+
+
+@pytest.fixture
+def python_outside(environment, tmp_path):
+    """Runs the Python of the new environment in an empty folder."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NQF_PLUGINS")}
+    variables["NQF_CACHE_DIR"] = str(tmp_path / "cache")
+    return lambda *arguments: run(environment.python, *arguments, cwd=tmp_path, env=variables)

@@ -1,6 +1,7 @@
 """A third-party plugin, one module and five lines of pyproject.toml, goes everywhere that a built-in layer goes."""
 
 import json
+import shutil
 from importlib.util import find_spec
 
 import pytest
@@ -57,3 +58,13 @@ def test_catalogue(nqf_with_example, tmp_path):
 def test_train(nqf_with_example, tmp_path):
     nqf_with_example("train", KEY, "--data", "teacher", "--steps", "20", "--out", tmp_path / "run")
     assert any((tmp_path / "run").rglob("*.jsonl"))
+
+
+def test_the_kit_runs_a_plugins_own_tests(python_outside, environment, root, tmp_path):
+    """The test file that the documentation shows, with what the wheel holds of the library and pytest beside it."""
+    for name in ("gated_unit.py", "test_gated_unit.py"):
+        shutil.copy(root / "examples" / name, tmp_path)
+    (tmp_path / "conftest.py").write_text("import nqf_registry\n\nprint(nqf_registry.__file__)\n")
+    shown = python_outside("-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "test_gated_unit.py")
+    assert str(environment.site) in shown.splitlines()[0]
+    assert "25 passed, 3 xfailed" in shown
