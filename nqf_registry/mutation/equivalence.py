@@ -1,7 +1,7 @@
 """Whether a mutant is the layer itself in other words: by comparing what both do and declare, not by verifying either.
 
-A mutant that does what the layer does cannot be caught, and need not be. The comparison is slow and obvious on purpose, and owes
-nothing to the verifier.
+A mutant that does what the layer does cannot be caught, and need not be. The comparison is slow and obvious on purpose, and
+owes nothing to the verifier.
 """
 
 from __future__ import annotations

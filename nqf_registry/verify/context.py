@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.layer import Layer, declares
+from nqf_registry.verify.described import described
 from nqf_registry.verify.drive import Measurement, Outcome, drive
 from nqf_registry.verify.examples import example_line
 from nqf_registry.verify.explanation import explain
@@ -329,7 +330,7 @@ def weights_of(setting: Setting, stacked: Tensor) -> dict[str, Any]:
 
 def sizes_of(layer: Layer) -> dict[str, Any]:
     """The fields of a layer by name."""
-    return {f.name: getattr(layer, f.name) for f in dataclasses.fields(layer)}  # type: ignore[arg-type]
+    return {f.name: described(getattr(layer, f.name)) for f in dataclasses.fields(layer)}  # type: ignore[arg-type]
 
 
 def parameter_name(layer: Layer, index: int) -> str:
