@@ -28,6 +28,8 @@ from nqf_registry.hookspecs import hookimpl as hookimpl
 from nqf_registry.layer import Claims as Claims
 from nqf_registry.layer import Layer as Layer
 from nqf_registry.layer import Port as Port
+from nqf_registry.leading_form import LeadingForm as LeadingForm
+from nqf_registry.leading_form import leading_form as leading_form
 from nqf_registry.quadratic_form import QuadraticForm as QuadraticForm
 from nqf_registry.quadratic_form import quadratic_form as quadratic_form
 from nqf_registry.references import Reference as Reference

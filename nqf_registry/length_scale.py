@@ -7,7 +7,7 @@ assumed: the third difference of f over relative steps of 2⁻²⁰ holds nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from nqf_registry.layer import Inputs, Layer, cast
 
 OCTAVES = (-34, 28)  # sizes 2^-34 to 2^28: inputs between 1e-4 and 1e4, with room for what a layer multiplies them by
 RAYS = 3
+OUTPUTS = 16
 JITTER = 2.0**-20  # above the resolution of float32, so that a layer that computes in it is seen to
 ABOVE_ROUNDING = 64.0
 JUMP = 2.0**30
@@ -35,6 +36,7 @@ class Profile:
         spread: max over rays of |f(εR) − f(0)| by sample and output, (J, n, k).
         magnitude: max |f(εR)|, (J,).
         finite: whether f is finite at this size, (J,).
+        outputs: the same by output, where there are several; of sixteen of them where there are more.
     """
 
     sizes: Tensor
@@ -44,6 +46,7 @@ class Profile:
     spread: Tensor
     magnitude: Tensor
     finite: Tensor
+    outputs: tuple[Profile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,16 @@ def profile(layer: Layer, x: Inputs, seed: int = 0) -> Profile:
         ]
     )
     values = values.reshape(len(sizes), len(factors), RAYS, *values.shape[1:])  # (J, 5, rays, n, k)
-    there, back, second, third, fourth = values.unbind(1)
     zero = evaluate(layer, x, torch.zeros(1, p, d, dtype=torch.float64))
+    k = values.shape[-1]
+    chosen = range(0, k, -(-k // OUTPUTS)) if k > 1 else ()
+    parts = (_profiled(sizes, values[..., o : o + 1], zero[..., o : o + 1]) for o in chosen)
+    return replace(_profiled(sizes, values, zero), outputs=tuple(parts))
+
+
+def _profiled(sizes: Tensor, values: Tensor, zero: Tensor) -> Profile:
+    """The profile of values (J, factors, rays, n, k) and of f(0), (1, n, k)."""
+    there, back, second, third, fourth = values.unbind(1)
     if not zero.isfinite().all():  # a hole at zero itself: what f tends to is the reference
         zero = (there[:1] + back[:1]).mean(1) / 2
     rounding = _rms(fourth - 3 * third + 3 * second - there) / 20**0.5
@@ -112,7 +123,21 @@ def evaluate(layer: Layer, x: Inputs, stacked: Tensor) -> Tensor:
 
 
 def find_scale(measured: Profile) -> Scale | None:
-    """The length scale of a profile; None where f follows no power law near zero that rounding leaves visible."""
+    """The length scale of a profile; None where f follows no power law near zero that rounding leaves visible.
+
+    The smallest of any output, since one that grows without end hides the others in the mean.
+    """
+    found = _find(measured)
+    if found is None or found.order is None:
+        return found
+    for part in measured.outputs:
+        own = _find(part)
+        if own is not None and own.order is not None and not own.homogeneous and (own.size < found.size or found.homogeneous):
+            found = replace(own, order=found.order)
+    return found
+
+
+def _find(measured: Profile) -> Scale | None:
     sizes, last = measured.sizes, int(measured.finite.long().cumprod(0).sum()) - 1
     signal = measured.even + measured.odd
     if last < 0:
