@@ -45,7 +45,7 @@ _EXPORTS = {
     "activation": "nqf_registry.activations",
     "activations": "nqf_registry.activations",
     "as_tokens": "nqf_registry.tokens",
-    "compare": "nqf_registry.train.loop",
+    "compare": "nqf_registry.train.compare",
     "default_registry": "nqf_registry.registry",
     "dense": "nqf_registry.structure",
     "digits": "nqf_registry.train.digits",

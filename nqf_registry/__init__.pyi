@@ -40,10 +40,10 @@ from nqf_registry.structure import dense as dense
 from nqf_registry.structure import quadratic as quadratic
 from nqf_registry.structure import rows as rows
 from nqf_registry.tokens import as_tokens as as_tokens
+from nqf_registry.train.compare import compare as compare
 from nqf_registry.train.data import Data as Data
 from nqf_registry.train.data import load_data as load_data
 from nqf_registry.train.digits import digits as digits
-from nqf_registry.train.loop import compare as compare
 from nqf_registry.train.loop import train as train
 from nqf_registry.train.mnist import mnist as mnist
 from nqf_registry.train.models import NQF as NQF

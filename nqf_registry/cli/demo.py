@@ -38,9 +38,9 @@ def command(context: click.Context, registry: Registry, file: Path, graph: Path,
     from nqf_registry.compose.drawing import draw
     from nqf_registry.compose.spec import load_composition
     from nqf_registry.report.picture import write_picture
+    from nqf_registry.train.compare import compare
     from nqf_registry.train.data import load_data
     from nqf_registry.train.directory import free_name, left_empty
-    from nqf_registry.train.loop import compare
     from nqf_registry.verify.suite import verify
 
     started = perf_counter()

@@ -62,9 +62,10 @@ def command(
 
     The same initial weights, the same samples, one rate. Exit code 3 where the run diverged; what was recorded is kept.
     """
+    from nqf_registry.train.compare import compare
     from nqf_registry.train.data import load_data
     from nqf_registry.train.directory import free_name, left_empty
-    from nqf_registry.train.loop import check_settings, compare
+    from nqf_registry.train.loop import check_settings
     from nqf_registry.train.models import MODELS
 
     names = [name.strip() for name in models.split(",") if name.strip()]
