@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log, pi, sqrt
 
 import torch
@@ -26,6 +26,7 @@ class Activation:
         curvature: φ''(0); the mean of both sides at a kink.
         odd: φ(−z) = −φ(z).
         smooth: three times continuously differentiable near 0; a kink elsewhere does no harm there.
+        pull: c φ'(z) as one function of c, z and φ(z), where torch has it or it is short; left out, it is taken by autograd.
     """
 
     name: str
@@ -35,10 +36,29 @@ class Activation:
     curvature: float = 0.0
     odd: bool = False
     smooth: bool = True
+    pull: Callable[[Tensor, Tensor, Tensor], Tensor] | None = field(default=None, compare=False)
 
     def __call__(self, z: Tensor) -> Tensor:
         """φ(z), element-wise."""
         return self.function(z)
+
+    def linearise(self, z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """φ(z), and the function that turns a cotangent c of it into c φ'(z); both element-wise.
+
+        Example:
+            >>> import torch
+            >>> value, pullback = activation("tanh").linearise(torch.tensor([0.0]))
+            >>> pullback(torch.tensor([3.0]))
+            tensor([3.])
+        """
+        pull = self.pull
+        if pull is not None:
+            value = self.function(z)
+            return value, lambda cotangent: pull(cotangent, z, value)
+        with torch.enable_grad():
+            leaf = z.detach().requires_grad_()
+            out = self.function(leaf)
+        return out.detach(), lambda cotangent: torch.autograd.grad(out, leaf, cotangent)[0]
 
 
 def _gelu_tanh(z: Tensor) -> Tensor:
@@ -57,19 +77,29 @@ def _identity(z: Tensor) -> Tensor:
     return z
 
 
+def _tanh_pull(cotangent: Tensor, z: Tensor, value: Tensor) -> Tensor:
+    return torch.ops.aten.tanh_backward(cotangent, value)
+
+
+def _sigmoid_pull(cotangent: Tensor, z: Tensor, value: Tensor) -> Tensor:
+    return torch.ops.aten.sigmoid_backward(cotangent, value)
+
+
 _KNOWN = {
     phi.name: phi
     for phi in (
-        Activation("identity", _identity, odd=True),
-        Activation("tanh", torch.tanh, odd=True),
-        Activation("erf", torch.erf, slope=2 / sqrt(pi), odd=True),
-        Activation("sin", torch.sin, odd=True),
+        Activation("identity", _identity, odd=True, pull=lambda cotangent, z, value: cotangent),
+        Activation("tanh", torch.tanh, odd=True, pull=_tanh_pull),
+        Activation(
+            "erf", torch.erf, slope=2 / sqrt(pi), odd=True, pull=lambda c, z, value: c * torch.exp(-z * z) * (2 / sqrt(pi))
+        ),
+        Activation("sin", torch.sin, odd=True, pull=lambda cotangent, z, value: cotangent * torch.cos(z)),
         Activation("arctan", torch.atan, odd=True),
         Activation("gelu", F.gelu, slope=0.5, curvature=sqrt(2 / pi)),
         Activation("gelu-tanh", _gelu_tanh, slope=0.5, curvature=sqrt(2 / pi)),
         Activation("silu", _silu, slope=0.5, curvature=0.5),
         Activation("mish", _mish, slope=0.6, curvature=0.64),  # tanh(ln 2) = 3/5 and 1 − (3/5)²
-        Activation("sigmoid", torch.sigmoid, value=0.5, slope=0.25),
+        Activation("sigmoid", torch.sigmoid, value=0.5, slope=0.25, pull=_sigmoid_pull),
         Activation("softplus", F.softplus, value=log(2), slope=0.5, curvature=0.25),
         Activation("hardtanh", F.hardtanh, odd=True),
         # Kinks at zero: known so that one can see what a quadratic form makes of them.

@@ -112,19 +112,20 @@ def check_cotangent(key: str, cotangent: Tensor, shape: tuple[int, ...]) -> None
         )
 
 
-def check_gradient(key: str, gradient: Any, W: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a layer's own ``pullback`` returned: a dict like W.
+def check_gradient(key: str, gradient: Any, W: Mapping[str, Tensor], method: str = "pullback") -> dict[str, Tensor]:
+    """What a layer's own ``pullback``, or that of its ``linearise``, returned: a dict like W.
 
     Raises:
         LayerError: it lacks a block, has one too many, or a block has another shape than the weights.
     """
+    what = method if method == "pullback" else f"the pullback of {method}"
     if not isinstance(gradient, Mapping) or gradient.keys() != W.keys():
         have = (", ".join(map(str, gradient)) or "none") if isinstance(gradient, Mapping) else type(gradient).__name__
-        raise LayerError(f"{key}: pullback must return a dict of the blocks {', '.join(W)}; got {have}.")
+        raise LayerError(f"{key}: {what} must return a dict of the blocks {', '.join(W)}; got {have}.")
     for name, block in W.items():
         if not isinstance(gradient[name], Tensor) or gradient[name].shape != block.shape:
             raise LayerError(
-                f"{key}: pullback must return block {name!r} in the shape of W, {tuple(block.shape)}; "
+                f"{key}: {what} must return block {name!r} in the shape of W, {tuple(block.shape)}; "
                 f"got {_described(gradient[name])}."
             )
     return dict(gradient)

@@ -68,9 +68,10 @@ class Layer:
       then derived.
 
     Optional: ``linear(x)`` (g, a dict of blocks (n, k, \*shape); a block left out is zero) and ``cross(x)`` (B, a Structure)
-    where ZGZ fails; ``offset(x)`` (f(0), (n, k) or a number); ``pullback(W, x, cotangent)`` (a closed-form gradient, a dict
-    like W); ``encode(features)`` (a table of feature vectors (n, m) to this layer's inputs); ``variants()`` (further instances
-    to verify).
+    where ZGZ fails; ``offset(x)`` (f(0), (n, k) or a number); ``linearise(W, x)`` (f(W), and the function that pulls a
+    cotangent of it back to a dict like W: outputs and closed-form gradient in one pass), or ``pullback(W, x, cotangent)`` (the
+    gradient alone); ``encode(features)`` (a table of feature vectors (n, m) to this layer's inputs); ``variants()`` (further
+    instances to verify).
 
     Weights travel as a dict of blocks with the neuron axis last, W["u"]: (n_in, d). Neither ``unit`` nor ``forward`` sees a
     replica axis unless the class sets ``batched = True``.
@@ -318,6 +319,6 @@ def mapped(layer: Layer, function: Callable[..., Tensor], parts: list[Tensor], a
 
 
 def declares(layer: Layer, name: str) -> bool:
-    """Whether a layer writes an optional method itself: structure, linear, cross, offset, pullback, unit, forward, variants."""
+    """Whether a layer writes an optional method itself: structure, linear, cross, offset, linearise, pullback, unit, …"""
     own = getattr(type(layer), name, None)
     return own is not None and own is not getattr(Layer, name, None)

@@ -1,11 +1,14 @@
 """Attention heads that train queries and keys only; values and readout are one fixed vector per output."""
 
+import dataclasses
 from dataclasses import dataclass
 from math import sqrt
 
 import torch
 
 import nqf_registry as nqf
+
+QUERIES = ("one", "all")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class QueryKeyAttention(nqf.Layer):
         n_out: number of outputs, each with its own fixed c.
         width: d, the number of heads.
         readout_seed: seed of the fixed readout.
+        queries: "one" is the input x; "all" asks with every token of X in turn and averages, and there is no input x. The
+            quadratic form then has the mean of the tokens in place of x.
     """
 
     key = "query-key-attention"
@@ -70,9 +75,11 @@ class QueryKeyAttention(nqf.Layer):
     n_out: int = 2
     width: int = 4
     readout_seed: int = 0
+    queries: str = "one"
 
     def __post_init__(self):
         nqf.require_positive(self, "dim", "tokens", "d_k", "n_out", "width")
+        nqf.require_choice(self, "queries", QUERIES)
         if not isinstance(self.readout_seed, int) or self.readout_seed < 0:
             raise nqf.InvalidInput(f"readout_seed must be an integer from 0 up, got {self.readout_seed!r}.")
 
@@ -81,11 +88,13 @@ class QueryKeyAttention(nqf.Layer):
         return {"Q": (self.d_k, self.dim), "K": (self.d_k, self.dim)}
 
     def sample(self, n, generator):
-        """Standard normal context X (n, tokens, dim) and query x (n, dim)."""
-        return {
-            "X": torch.randn(n, self.tokens, self.dim, generator=generator),
-            "x": torch.randn(n, self.dim, generator=generator),
-        }
+        """Standard normal context X (n, tokens, dim), and query x (n, dim) where that is an input."""
+        X = torch.randn(n, self.tokens, self.dim, generator=generator)
+        return {"X": X} if self.queries == "all" else {"X": X, "x": torch.randn(n, self.dim, generator=generator)}
+
+    def asked(self, x):
+        """The queries, (n, one or tokens, dim)."""
+        return x["X"] if self.queries == "all" else x["x"][:, None]
 
     def readout(self, like):
         """The fixed c, (dim, n_out), with the dtype and on the device of a tensor."""
@@ -93,29 +102,72 @@ class QueryKeyAttention(nqf.Layer):
 
     def forward(self, W, x):
         """All heads and samples at once, (n, n_out); keys of single tokens are never formed."""
-        Q, K = W["Q"].movedim(-1, 0), W["K"].movedim(-1, 0)  # head axis first
-        folded = x["x"] @ Q.mT @ K / sqrt(self.d_k)  # K_iᵀ Q_i x / √d_k, (d, n, dim)
-        weights = torch.softmax(x["X"] @ folded.permute(1, 2, 0), 1).sum(-1)  # (n, tokens): all heads read the same values
-        return (x["X"].mT @ weights[..., None])[..., 0] @ self.readout(x["X"])
+        asked, X = self.asked(x), x["X"]
+        weights = torch.softmax(self.folded(W, asked)[0] @ X.mT, -1).sum(1, keepdim=True)  # (n, 1, tokens): one value for all
+        return (weights @ X)[:, 0] @ self.readout(X) / asked.shape[1]
+
+    def folded(self, W, asked):
+        """K_iᵀ Q_i x / √d_k for every query and head, (n, queries · d, dim), and the pullback of its cotangent to Q and K.
+
+        K_iᵀ Q_i is formed where that is less work for a query than Q_i and then K_iᵀ.
+        """
+        Q, K = (W[name].movedim(-1, 0) / self.d_k**0.25 for name in ("Q", "K"))  # (d, d_k, dim)
+        flat, shape = asked.reshape(-1, self.dim), (len(asked), -1, self.dim)  # (n · queries, dim)
+        if self.dim <= 2 * self.d_k:
+            joined = (Q.mT @ K).movedim(0, 1).reshape(self.dim, -1)  # (dim, d · dim)
+
+            def from_joined(cotangent):
+                by_joined = (flat.mT @ cotangent.reshape(len(flat), -1)).view(self.dim, -1, self.dim).movedim(1, 0)
+                return self._unfolded(K @ by_joined.mT, Q @ by_joined)
+
+            return (flat @ joined).view(shape), from_joined
+        seen = flat @ Q.mT  # (d, n · queries, d_k)
+
+        def from_seen(cotangent):
+            by_folded = cotangent.reshape(len(flat), -1, self.dim).movedim(1, 0)  # (d, n · queries, dim)
+            return self._unfolded((by_folded @ K.mT).mT @ flat, seen.mT @ by_folded)
+
+        return (seen @ K).movedim(0, 1).reshape(shape), from_seen
+
+    def _unfolded(self, by_Q, by_K):
+        return {name: by.movedim(0, -1) / self.d_k**0.25 for name, by in (("Q", by_Q), ("K", by_K))}
+
+    def linearise(self, W, x):
+        """Both in one pass: with values a = X c and weights s, a logit has the cotangent s (a − s · a)."""
+        asked, X = self.asked(x), x["X"]
+        folded, back = self.folded(W, asked)
+        weights = torch.softmax(folded @ X.mT, -1)  # (n, queries · d, tokens)
+        values = X @ self.readout(X) / asked.shape[1]  # (n, tokens, n_out)
+        means = weights @ values  # (n, queries · d, n_out)
+
+        def pullback(cotangent):
+            by_weight = (values @ cotangent[..., None]).mT - means @ cotangent[..., None]  # (n, queries · d, tokens)
+            return back(by_weight.mul_(weights) @ X)
+
+        return means.sum(1), pullback
 
     def structure(self, x):
         """1/(2 √d_k) x uᵀ ⊗ I on Q and K, with u = Σ_X c for each output."""
         centred = x["X"] - x["X"].mean(1, keepdim=True)
         u = centred.mT @ (centred @ self.readout(x["X"])) / self.tokens  # (n, dim, n_out)
-        return nqf.quadratic("ka,na,nbo,kb->no", "Q", x["x"], u, "K", scale=1 / sqrt(self.d_k))
+        return nqf.quadratic("ka,na,nbo,kb->no", "Q", self.asked(x).mean(1), u, "K", scale=1 / sqrt(self.d_k))
 
     def offset(self, x):
         """f(0) = d c · x_avg, (n, n_out)."""
         return self.width * x["X"].mean(1) @ self.readout(x["X"])
 
     def encode(self, features):
-        """A table (n, tokens · dim) as tokens, with their mean as the query.
+        """A table (n, tokens · dim) as tokens, with their mean as the query where that is an input.
 
         Raises:
             nqf.InvalidInput: the table has another number of columns.
         """
         X = nqf.as_tokens(self, features, self.tokens, self.dim)
-        return {"X": X, "x": X.mean(1)}
+        return {"X": X} if self.queries == "all" else {"X": X, "x": X.mean(1)}
+
+    def variants(self):
+        """The other choice of queries."""
+        return [dataclasses.replace(self, queries=queries) for queries in QUERIES if queries != self.queries]
 
 
 @nqf.hookimpl

@@ -103,6 +103,24 @@ class SingleLayerCNN(nqf.Layer):
         maps = F.conv2d(x["x"], W["k"].permute(3, 0, 1, 2), stride=self.stride)  # (n, d, down, across)
         return nqf.activation(self.activation)(maps).sum((-2, -1)) @ W["v"].mT
 
+    def linearise(self, W, x):
+        """Both in one pass, as matrix products with the patches that the filter meets.
+
+        With patches x_P, maps h = k · x_P and a cotangent c: k by Σ_P x_P (φ'(h) ∘ c v), v by cᵀ Σ_P φ(h).
+        """
+        (down, across), n = self.positions, len(x["x"])
+        patches = x["x"].unfold(2, self.kernel_rows, self.stride).unfold(3, self.kernel_columns, self.stride)
+        patches = patches.permute(0, 2, 3, 1, 4, 5).reshape(n * down * across, -1)  # (n P, entries of a filter)
+        maps = (patches @ W["k"].reshape(patches.shape[1], -1)).view(n, down * across, -1)  # (n, P, d)
+        values, back = nqf.activation(self.activation).linearise(maps)
+        pooled = values.sum(1)
+
+        def pullback(cotangent):
+            by_map = back((cotangent @ W["v"])[:, None].expand_as(values))
+            return {"k": (patches.mT @ by_map.flatten(0, 1)).view(W["k"].shape), "v": cotangent.mT @ pooled}
+
+        return pooled @ W["v"].mT, pullback
+
     def structure(self, x):
         """½ φ'(0) off(Σ_P x_P) for each output."""
         return nqf.quadratic("cab,ncab,o->no", "k", self.patch_sum(x["x"]), "v", scale=nqf.activation(self.activation).slope)

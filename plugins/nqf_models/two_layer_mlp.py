@@ -21,6 +21,7 @@ class TwoLayerMLP(nqf.Layer):
     """
 
     key = "two-layer-mlp"
+    batched = True
     title = "Two-layer MLP"
     formula = r"f_x(W)=\sum_{i=1}^{d} v_i\,\phi(u_i^\top x)"
     structure_formula = r"A(x)=\frac{\phi'(0)}{2}\begin{bmatrix}0&x\\x^\top&0\end{bmatrix}"
@@ -72,6 +73,15 @@ class TwoLayerMLP(nqf.Layer):
     def forward(self, W, x):
         """Σ_i v_i φ(u_i · x) as two matrix products, (n, n_out)."""
         return nqf.activation(self.activation)(x["x"] @ W["u"]) @ W["v"].mT
+
+    def linearise(self, W, x):
+        """Both in one pass: f(W), and the function that pulls its cotangent c back, U by xᵀ (φ'(h) ∘ c v), V by cᵀ φ(h)."""
+        hidden, back = nqf.activation(self.activation).linearise(x["x"] @ W["u"])  # (n, d)
+
+        def pullback(cotangent):
+            return {"u": x["x"].mT @ back(cotangent @ W["v"]), "v": cotangent.mT @ hidden}
+
+        return hidden @ W["v"].mT, pullback
 
     def structure(self, x):
         """½ φ'(0) off(x) for each output."""
