@@ -117,7 +117,8 @@ def declared_part(setting: Setting, name: str, like: Tensor) -> Tensor:
         ]
         return torch.cat([part.to(torch.float64) for part in parts], -1)
     value = own.offset(setting.x)
-    return (value if isinstance(value, Tensor) else torch.tensor(float(value))).to(torch.float64).expand_as(like)
+    number = value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
+    return number.to(torch.float64).expand_as(like)
 
 
 def _measured_parts(setting: Setting, seen: Measured) -> dict[str, tuple[Tensor, Tensor]]:
