@@ -171,11 +171,15 @@ class Context:
             Draw(0, width, samples[0], i % settings, i, factors[i % len(factors)], i)
             for i, width in enumerate(dict.fromkeys(chosen))
         ]
-        first += [Draw(i, self.instances[i].width, samples[0], 0, i) for i in range(1, len(self.instances))]
+        first += [Draw(i, max(least, self.instances[i].width), samples[0], 0, i) for i in range(1, len(self.instances))]
         strategy = draws(len(self.instances), widths, settings, factors, samples)
         examples = max(2, round(self.profile.examples * share))
         simplify = functools.partial(simpler, widths=widths, factors=factors, samples=samples)
-        return drive(measure, strategy, first, examples, self.profile.seconds, self.seed, self.tell, simplify)
+
+        def applied(draw: Draw) -> Measurement | None:  # a variant may have a fixed width of its own, below the least
+            return measure(draw) if self.instance(draw).width >= least else None
+
+        return drive(applied, strategy, first, examples, self.profile.seconds, self.seed, self.tell, simplify)
 
     def tell(self, error: BaseException) -> str:
         """What an exception of the layer was, as a sentence."""
