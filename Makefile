@@ -9,15 +9,17 @@ STAMP := $(VENV)/.installed
 # The work is many small tensor operations in several processes; threads inside each only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format catalogue setup clean
+.PHONY: help demo test lint format catalogue mutants false-alarms setup clean
 
 help:
-	@echo "make demo       set up, then the whole road on one example layer, with pictures"
-	@echo "make test       set up, then all tests"
-	@echo "make lint       set up, then ruff, pyright and import-linter"
-	@echo "make format     let ruff rewrite what it can"
-	@echo "make catalogue  write catalogue/ anew"
-	@echo "make clean      remove .venv and what was built"
+	@echo "make demo          set up, then the whole road on one example layer, with pictures"
+	@echo "make test          set up, then all tests"
+	@echo "make lint          set up, then ruff, pyright and import-linter"
+	@echo "make format        let ruff rewrite what it can"
+	@echo "make catalogue     write catalogue/ anew"
+	@echo "make mutants       plant faults in every entry, write docs/mutants.md anew"
+	@echo "make false-alarms  verify every entry at drawn sizes, choices and input scales"
+	@echo "make clean         remove .venv and what was built"
 
 setup: $(STAMP)
 
@@ -39,6 +41,12 @@ format: $(STAMP)
 
 catalogue: $(STAMP)
 	$(BIN)/nqf catalogue
+
+mutants: $(STAMP)
+	$(BIN)/python benchmarks/mutation_table.py
+
+false-alarms: $(STAMP)
+	$(BIN)/python benchmarks/false_alarms.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
