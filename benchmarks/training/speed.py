@@ -87,49 +87,57 @@ def replicas(plain, rounds):
     """256 replicas, per replica-step, against one replica of the plain loop of the form."""
     torch.set_num_threads(1)
     layer, data = opponents.mlp(plain.SIZES["S"])
-    for model, steps, wanted in ((nqf.OrderParameters(layer), 2000, 100), (nqf.Original(layer), 20, 2)):
-        timing = compare(run(model, data, steps, replicas=256, records=10), loop(plain.OPPONENTS["mlp-nqf-S"](), 400), rounds)
-        yield Row("replicas", f"{model.name}, 256 replicas", "mlp-nqf-S", timing, wanted, f"{steps} steps, 10 records")
+    for model, steps, wanted in (
+        (nqf.OrderParameters(layer), 2000, 100),
+        (nqf.Original(layer), 100, None),
+        (nqf.Original(layer, replicas=1), 100, 2),
+    ):
+        name = f"{model.name}, 256 replicas" + (", one a piece" if getattr(model, "replicas", None) == 1 else "")
+        mine = run(model, data, steps, replicas=256, records=3)
+        timing = compare(mine, loop(plain.OPPONENTS["mlp-nqf-S"](), 400), rounds)
+        yield Row("replicas", name, "mlp-nqf-S", timing, wanted, f"{steps} steps, 3 records")
+
+
+def bare_step(model, data):
+    """One step of a model without the loop around it."""
+    from nqf_registry.train.lockstep import Lockstep
+    from nqf_registry.train.losses import find_loss
+    from nqf_registry.train.models import initial_weights
+    from nqf_registry.train.optimizers import GradientDescent
+
+    rule = GradientDescent((1e-3,))
+    lockstep = Lockstep([model], data.to("cpu", torch.float32), find_loss("squared"), rule, None)
+    progress = lockstep.begin(initial_weights(model.subject, [0]))
+    take, _ = lockstep.objectives(0)[0].stepper(lockstep.rules[0], progress.states[0], progress.slots[0])
+    return take
+
+
+def steps_of(take, count):
+    """A function that takes bare steps and gives seconds a step."""
+
+    def timed():
+        with torch.no_grad():
+            return seconds_a_step(lambda: take(1), count)
+
+    return timed
 
 
 def width(plain, rounds):
     """Order parameters at width 10⁶ against width 100; the opponent is the narrow one, so 0.95 is five per cent."""
     torch.set_num_threads(1)
     n_in, _, n_out, n = plain.SIZES["S"]
-    (wide, data), (narrow, _) = (opponents.mlp((n_in, d, n_out, n)) for d in (10**6, 100))
-
-    def block(layer):
-        # difference of a long and a short run: what a run sets up once is not a step
-        def timed():
-            short, long = (run(nqf.OrderParameters(layer), data, steps, records=2)() * steps for steps in (100, 20_100))
-            return (long - short) / 20_000
-
-        return timed
-
-    yield Row("width", "order-parameters, 10⁶ wide", "100 wide", compare(block(wide), block(narrow), rounds), 0.95, "per step")
+    made = [opponents.mlp((n_in, d, n_out, n)) for d in (10**6, 100)]
+    wide, narrow = (steps_of(bare_step(nqf.OrderParameters(layer), data), 20_000) for layer, data in made)
+    yield Row("width", "order-parameters, 10⁶ wide", "100 wide", compare(wide, narrow, rounds), 0.95, "steps alone")
 
 
 def overhead(plain, rounds):
     """The loop around a step against the bare step, from about 50 µs a step upwards."""
-    from nqf_registry.train.lockstep import Lockstep
-    from nqf_registry.train.losses import find_loss
-    from nqf_registry.train.models import initial_weights
-    from nqf_registry.train.optimizers import GradientDescent
-
     torch.set_num_threads(1)
     for size in plain.SIZES:
         layer, data = opponents.mlp(plain.SIZES[size])
         steps = {"S": 20_000, "M": 2000, "L": 200}[size]
-        lockstep = Lockstep(
-            [nqf.Original(layer)], data.to("cpu", torch.float32), find_loss("squared"), GradientDescent((1e-3,)), None
-        )
-        progress = lockstep.begin(initial_weights(layer, [0]))
-        take, _ = lockstep.objectives(0)[0].stepper(lockstep.rules[0], progress.states[0], progress.slots[0])
-
-        def bare(take=take, steps=steps):
-            with torch.no_grad():
-                return seconds_a_step(lambda: take(1), steps)
-
+        bare = steps_of(bare_step(nqf.Original(layer), data), steps)
         timing = compare(run(nqf.Original(layer), data, steps, records=2), bare, rounds)
         yield Row("overhead", f"original {size}, whole call", "its bare steps", timing, 0.95, f"{steps} steps, 2 records")
 
