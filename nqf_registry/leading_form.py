@@ -2,8 +2,8 @@ r"""The first term of a layer's expansion at W = 0 that does not vanish, whole: 
 
 f(W) = f(0) + Σ_{λ ⊢ k} Σ_{i1, …, im distinct} T_λ(x)[w_{i1}^{⊗c1}, …, w_{im}^{⊗cm}] + O(‖W‖^{k+1}), where λ = (c1 ≥ … ≥ cm)
 runs over the partitions of k and the tuples of neurons are ordered. So T_λ is the mixed derivative at zero divided by Π c_j!
-and by Π m_r! for parts that occur m_r times: at order two T_(2) = Ā = ½ H_ii and T_(1,1) = B = ½ H_ij. Under ZGZ every λ with a part 1
-vanishes.
+and by Π m_r! for parts that occur m_r times: at order two T_(2) = Ā = ½ H_ii and T_(1,1) = B = ½ H_ij. Under ZGZ every λ with a
+part 1 vanishes.
 
 Source: arXiv 2608.13335, appendix B.1.
 """

@@ -18,6 +18,7 @@ from nqf_registry.verify.drive import Measurement, Outcome, drive
 from nqf_registry.verify.examples import example_line
 from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.guard import contained
+from nqf_registry.verify.matrix_free import MatrixFree, measure_along
 from nqf_registry.verify.measured import Measured, measure
 from nqf_registry.verify.messages import paragraph, replay_command, target_of
 from nqf_registry.verify.profiles import Profile
@@ -68,6 +69,7 @@ class Context:
         self.disagreement: float | None = None
         self._settings: dict[tuple[int, int, int, int], Setting] = {}
         self._measured: dict[tuple[int, int, int, int], Measured] = {}
+        self._along: dict[tuple[int, int, int, int], MatrixFree] = {}
 
     def widths(self, least: int = 1) -> list[int]:
         """The widths to measure at, smallest first; the layer's own among them."""
@@ -118,6 +120,16 @@ class Context:
             if self._measured[key].source == "differences":
                 self.note_disagreement(self._measured[key].disagreement)
         return self._measured[key]
+
+    def along(self, draw: Draw) -> MatrixFree:
+        """The expansion along rays at the width and inputs of a draw, for a layer too large for matrices; made once."""
+        layer = self.instance(draw)
+        key = (draw.instance, layer.width, draw.samples, draw.inputs)
+        if key not in self._along:
+            self._along[key] = measure_along(self.setting(draw))
+            if self._along[key].source == "differences":
+                self.note_disagreement(self._along[key].disagreement)
+        return self._along[key]
 
     def note_disagreement(self, gap: float) -> None:
         """Keeps the largest distance between autodiff and differences; every report says it where there is one."""

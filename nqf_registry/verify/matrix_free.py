@@ -1,43 +1,85 @@
 """The expansion along rays, for layers whose p × p matrices would not fit the budget.
 
-A matrix that is wrong is wrong along almost every direction, so its quadratic form along a few random rays of one neuron, by
-sample and output, tells as much as the matrix. Two nested forward passes give it exactly, and a polynomial fit says whether
-they are right.
+A matrix that is wrong is wrong along almost every direction, so its quadratic form along a few random rays, by sample and
+output, tells as much as the matrix: along rays of one neuron that of Ā, along rays of two what B adds. Two nested forward
+passes give it exactly, and polynomial fits say whether they are right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nqf_registry.verify.jets import jets
-from nqf_registry.verify.setting import Setting
+from nqf_registry.directional import directional, fit
+from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES, MEMORY
 
 RAYS = 4
+PAIRS = 16
+FITTED = 1e-8  # what a fit of the second order leaves, see nqf_registry.directional
 
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """f(tR) = f(0) + t slope + t² curvature + O(t³) along rays.
+    """f(tR) = f(0) + t slope + t² curvature + O(t³) along rays R.
 
     Attributes:
         rays: directions (q, p, d).
         slope: (q, n, k).
         curvature: half the second derivative, (q, n, k).
-        source: "autodiff" or "differences".
-        error: relative error that the source allows.
     """
 
     rays: Tensor
     slope: Tensor
     curvature: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixFree:
+    """A layer's expansion at W = 0 as measured along any rays.
+
+    Attributes:
+        setting: the layer and its inputs.
+        source: "autodiff" or "differences".
+        error: relative error that the source allows.
+        disagreement: relative distance between the two along random rays; nan where autodiff refused or gave nan.
+    """
+
+    setting: Setting
     source: str
     error: float
+    disagreement: float
+
+    def along(self, rays: Tensor) -> Along:
+        """Slope and curvature along rays (q, p, d)."""
+        return _exact(self.setting, rays) if self.source == "autodiff" else _fitted(self.setting, rays)
+
+    def neuron_by_neuron(self, ray: Tensor) -> Tensor:
+        """Σ_i w_iᵀ Ā w_i at weights (p, d), each neuron alone: (n, k)."""
+        alone = torch.diag_embed(ray).movedim(-2, 0)  # (d, p, d)
+        return self.along(alone).curvature.sum(0)
+
+    def norms(self, seed: int) -> dict[str, float]:
+        """Estimates of the norms of g, Ā, B and A = Ā − B, the largest over samples and outputs.
+
+        For normal u and v the mean square of g·u is |g|², and that of uᵀ Ā v and of uᵀ B v are |Ā|² and |B|².
+        """
+        p, d = self.setting.p, self.setting.d
+        generator = torch.Generator().manual_seed(seed)
+        u, v = torch.randn(2, PAIRS, p, generator=generator, dtype=torch.float64)
+        rays = torch.zeros(5, PAIRS, p, d, dtype=torch.float64)
+        rays[0, :, :, 0], rays[1, :, :, 0], rays[2, :, :, 0] = u, v, u + v
+        if d > 1:
+            rays[3, :, :, 0], rays[3, :, :, 1] = u, v
+        seen = self.along(rays.flatten(0, 1))
+        c = seen.curvature.unflatten(0, (5, PAIRS))
+        slope = seen.slope.unflatten(0, (5, PAIRS))[0]
+        within = (c[2] - c[0] - c[1]) / 2  # uᵀ Ā v
+        across = (c[3] - c[0] - c[1]) / 2 if d > 1 else torch.zeros_like(within)  # uᵀ B v
+        parts = {"g": slope, "Ā": within, "B": across, "A": within - across}
+        return {name: float(value.square().mean(0).sqrt().max()) for name, value in parts.items()}
 
 
 def dense_bytes(setting: Setting) -> int:
@@ -51,37 +93,59 @@ def too_large(setting: Setting) -> bool:
     return dense_bytes(setting) > MEMORY
 
 
-def measure_along(setting: Setting, rays: Tensor) -> Along:
-    """Measures slope and curvature along rays (q, p, d), by autodiff where a fit agrees with it, else by the fit."""
-    fitted = jets(setting, setting.zero, rays)
-    s = setting.scale
-    slope, curvature = fitted.central(1) / s, fitted.central(2) / s**2
+def measure_along(setting: Setting) -> MatrixFree:
+    """Decides along random rays of one and of two neurons what to take for the truth: autodiff where fits agree with it.
+
+    Raises:
+        Undecided: f(0) is not finite.
+
+    Example:
+        >>> import torch, nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("quadratic-network", n_in=2000, width=2)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> seen = measure_along(setting)
+        >>> seen.source
+        'autodiff'
+        >>> rays = torch.ones(1, 2000, 2, dtype=torch.float64)
+        >>> exact = 2 * setting.x["x"].sum(-1) ** 2                # Σ_i (w_i·x)² at w_i = 1
+        >>> torch.allclose(seen.along(rays).curvature[0, :, 0], exact)
+        True
+    """
+    if not setting.offset.isfinite().all():
+        raise Undecided("f is not finite at W = 0, so it has no expansion there.")
+    rays = torch.cat([random_rays(setting, setting.seed, 1), random_rays(setting, setting.seed + 1, 2)])
+    truth = _fitted(setting, rays)
     try:
-        exact = [_nested(setting, ray) for ray in rays]
-        first, second = torch.stack([pair[0] for pair in exact]), torch.stack([pair[1] for pair in exact])
+        exact = _exact(setting, rays)
     except Exception:  # a layer may refuse forward mode in any way; the fit remains
-        return Along(rays, slope, curvature, "differences", DIFFERENCES)
-    gaps = ((first - slope).abs() * s / setting.spread).max(), ((second - curvature).abs() * s**2 / setting.spread).max()
-    if max(map(float, gaps)) <= DIFFERENCES:
-        return Along(rays, first, second, "autodiff", AUTODIFF)
-    return Along(rays, slope, curvature, "differences", DIFFERENCES)
+        return MatrixFree(setting, "differences", FITTED, float("nan"))
+    s = setting.scale
+    gaps = torch.stack(
+        [
+            (exact.slope - truth.slope).abs() * s / setting.spread,
+            (exact.curvature - truth.curvature).abs() * s**2 / setting.spread,
+        ]
+    )
+    gap = float(gaps.max()) if gaps.isfinite().all() else float("nan")
+    if gap <= DIFFERENCES:
+        return MatrixFree(setting, "autodiff", AUTODIFF, gap)
+    return MatrixFree(setting, "differences", FITTED, gap)
 
 
-def _nested(setting: Setting, ray: Tensor) -> tuple[Tensor, Tensor]:
-    def f(stacked: Tensor) -> Tensor:
-        return setting.layer(setting.layer.unstack(stacked), setting.x)
-
-    def first(at: Tensor) -> Any:
-        return torch.func.jvp(f, (at,), (ray,))[1]
-
-    with sdpa_kernel(SDPBackend.MATH):
-        slope, second = torch.func.jvp(first, (setting.zero,), (ray,))[:2]
-    return slope.detach(), second.detach() / 2
-
-
-def one_neuron_rays(setting: Setting, seed: int) -> Tensor:
-    """Random directions (RAYS, p, d) of the first neuron alone."""
+def random_rays(setting: Setting, seed: int, neurons: int, count: int = RAYS) -> Tensor:
+    """Random directions (count, p, d) of the first neurons alone."""
     generator = torch.Generator().manual_seed(seed)
-    rays = torch.zeros(RAYS, setting.p, setting.d, dtype=torch.float64)
-    rays[:, :, 0] = torch.randn(RAYS, setting.p, generator=generator, dtype=torch.float64)
+    rays = torch.zeros(count, setting.p, setting.d, dtype=torch.float64)
+    used = min(neurons, setting.d)
+    rays[:, :, :used] = torch.randn(count, setting.p, used, generator=generator, dtype=torch.float64)
     return rays
+
+
+def _exact(setting: Setting, rays: Tensor) -> Along:
+    slope = directional(setting.layer, setting.x, [rays]).detach()
+    return Along(rays, slope, directional(setting.layer, setting.x, [rays, rays]).detach() / 2)
+
+
+def _fitted(setting: Setting, rays: Tensor) -> Along:
+    slope, curvature = (fit(setting.layer, setting.x, rays, order, setting.scale).value for order in (1, 2))
+    return Along(rays, slope, curvature)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from nqf_registry.expansion import expand
-from nqf_registry.verify import matrix_free
 from nqf_registry.verify.measured import measure
 from nqf_registry.verify.setting import Undecided
 
@@ -91,13 +90,3 @@ def test_over_the_budget_it_refuses_with_the_figure(units, setting, monkeypatch)
     monkeypatch.setattr(importlib.import_module("nqf_registry.verify.measured"), "MEMORY", 100)
     with pytest.raises(Undecided, match="GiB"):
         measure(at)
-
-
-def test_along_rays_the_form_is_the_same(units, setting, normal):
-    at = setting(units("tanh", torch.tanh))
-    rays = matrix_free.one_neuron_rays(at, 0)
-    along = matrix_free.measure_along(at, rays)
-    w = rays[:, :, 0]
-    torch.testing.assert_close(along.curvature, torch.einsum("nkpq,rp,rq->rnk", measure(at).expansion.diagonal, w, w))
-    assert along.source == "autodiff"
-    assert float(along.slope.abs().max()) == 0

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from nqf_registry.layer import declares
 from nqf_registry.verify.context import Context, parameter_name
+from nqf_registry.verify.declared import asymmetry_of, declared_part
 from nqf_registry.verify.drive import Measurement
-from nqf_registry.verify.matrix_free import measure_along, one_neuron_rays, too_large
+from nqf_registry.verify.matrix_free import too_large
 from nqf_registry.verify.measured import Measured
 from nqf_registry.verify.patterns import pattern
 from nqf_registry.verify.report import NOT_APPLICABLE, OBSERVED, UNDECIDED, Check
 from nqf_registry.verify.residuals.pullback import pullback
+from nqf_registry.verify.residuals.structure_along_rays import gaps_along
 from nqf_registry.verify.residuals.structure_matrix import Gap, compare
 from nqf_registry.verify.setting import Setting
 from nqf_registry.verify.strategies import Draw
@@ -67,6 +69,7 @@ def check(context: Context) -> Check:
     if not declared:
         return _derived(context)
     outcome = context.run(measure, every_width=True, samples=(4,), share=0.5)
+    norms = _general_form(context)
     return context.conclude(
         NAME,
         outcome,
@@ -74,6 +77,7 @@ def check(context: Context) -> Check:
         holds=f"what is declared ({', '.join(declared)}) equals what is measured, at every width, sample and output",
         broken="{said}, measured by {source}",
         advice="{advice}",
+        details={} if outcome.failed else norms,  # what a failure says follows from its example alone
     )
 
 
@@ -86,6 +90,7 @@ _ADVICE = {
 }
 
 
+_SYMMETRIC_OR_NOT = "Give (A + Aᵀ) / 2: half of each entry on either side of the diagonal."
 _SYMMETRIC = "Its symmetric part is right: give (A + Aᵀ) / 2, half of each entry on either side of the diagonal."
 
 
@@ -96,29 +101,6 @@ def _advice(part: str, residual: float) -> str:
             f"{part}(x) uses with x's dtype."
         )
     return _ADVICE[part]
-
-
-def asymmetry_of(setting: Setting) -> float:
-    """|A − Aᵀ| / |A| of what a layer declares."""
-    return setting.layer.structure(setting.x).asymmetry()  # type: ignore[attr-defined]
-
-
-def declared_part(setting: Setting, name: str, like: Tensor) -> Tensor:
-    """One declared part, dense and in float64, of the shape of the measured one."""
-    own: Any = setting.layer
-    if name == "structure" or name == "cross":
-        return getattr(own, name)(setting.x).dense(torch.float64).expand_as(like)
-    if name == "linear":
-        given = own.linear(setting.x)
-        n, k = like.shape[:2]
-        parts = [
-            given[block].reshape(n, k, -1) if block in given else like.new_zeros(n, k, int(torch.Size(shape).numel()))
-            for block, shape in setting.layer.blocks().items()
-        ]
-        return torch.cat([part.to(torch.float64) for part in parts], -1)
-    value = own.offset(setting.x)
-    number = value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
-    return number.to(torch.float64).expand_as(like)
 
 
 def _measured_parts(setting: Setting, seen: Measured) -> dict[str, tuple[Tensor, Tensor]]:
@@ -220,68 +202,82 @@ def _derived(context: Context) -> Check:
     draw = Draw(0, context.layer.width, 4)
     try:
         setting = context.exact_setting(draw)
-        seen = context.measured(draw)
+        large = too_large(setting)
+        seen = context.along(draw) if large else context.measured(draw)
     except Exception as reason:
         status = NOT_APPLICABLE if context.facts.finite is False else UNDECIDED
         return Check(NAME, status, message=f"no structure is declared, and none could be derived: {reason}")
-    A = seen.expansion.diagonal
-    zero = float((A.abs().amax((-1, -2)) * setting.scale**2 / setting.spread).max()) <= DIFFERENCES
-    what = "A = 0" if zero else f"A is {setting.p} × {setting.p} of rank {int(torch.linalg.matrix_rank(A, rtol=1e-9).max())}"
+    norms = _norms(context, draw, setting)
+    zero = norms["A"] * setting.scale**2 <= DIFFERENCES * float(setting.spread.max())
+    about = "about " if large else ""
+    if zero:
+        what = "A = 0"
+    elif isinstance(seen, Measured):
+        rank = int(torch.linalg.matrix_rank(seen.expansion.structure, rtol=1e-9).max())
+        what = f"A is {setting.p} × {setting.p} of rank {rank}"
+    else:
+        what = f"A is {setting.p} × {setting.p} of norm {about}{norms['A']:.3g}, looked at along random rays"
+    if context.facts.zgz is False:
+        what += f", with A = Ā − B, |g| = {norms['g']:.3g}, |Ā| = {norms['Ā']:.3g}, |B| = {norms['B']:.3g}"
     message = f"no structure is declared; it was derived by {seen.source}: {what}."
-    return Check(NAME, OBSERVED, examples=1, message=message, details={"source": seen.source, "derived": True})
+    details = {"source": seen.source, "derived": True, "norms": norms, "matrix_free": large}
+    return Check(NAME, OBSERVED, examples=1, message=message, details=details)
 
 
-def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement:
-    """The same along random rays, for a layer whose p × p matrices are over the memory budget; B is not looked at."""
-    context.notes[f"A is {setting.p} × {setting.p}: it was compared along random rays of one neuron, not entry by entry"] = None
-    seen = measure_along(setting, one_neuron_rays(setting, context.seed + draw.weights))
-    own: Any = setting.layer
-    blocks = setting.layer.unstack(seen.rays)
-    size, s = setting.spread, setting.scale
-    gaps: dict[str, Gap] = {}
-    if "structure" in declared:
-        gaps["structure"] = compare(
-            own.structure(setting.x).evaluate(blocks).movedim(0, -1), seen.curvature.movedim(0, -1), size / s**2
-        )
-    if "linear" in declared:
-        given = own.linear(setting.x)
-        slopes = [
-            torch.einsum("nkp,qp->qnk", g.flatten(2).to(torch.float64), blocks[name][..., 0].flatten(1))
-            for name, g in given.items()
-        ]
-        total = torch.stack(slopes).sum(0) if slopes else torch.zeros_like(seen.slope)
-        gaps["linear"] = compare(total.movedim(0, -1), seen.slope.movedim(0, -1), size / s)
-    if "offset" in declared:
-        gaps["offset"] = compare(declared_part(setting, "offset", setting.offset), setting.offset, size)
+def _norms(context: Context, draw: Draw, setting: Setting) -> dict[str, float]:
+    """The norms of g, Ā, B and A = Ā − B as measured, the largest over samples and outputs; estimates where p is large."""
+    if too_large(setting):
+        return context.along(draw).norms(context.seed)
+    e = context.measured(draw).expansion
+    parts = {"g": e.linear, "Ā": e.diagonal, "B": e.cross, "A": e.structure}
+    return {name: float(value.flatten(2).norm(dim=-1).max()) for name, value in parts.items()}
+
+
+def _general_form(context: Context) -> dict[str, Any]:
+    """The measured g, Ā, B and A = Ā − B of a layer without ZGZ, as a note and as numbers to report."""
+    if context.facts.zgz is not False:
+        return {}
+    draw = Draw(0, context.layer.width, 4)
+    try:
+        norms = _norms(context, draw, context.exact_setting(draw))
+    except Exception:  # what could not be measured is told by the check itself
+        return {}
+    said = ", ".join(f"|{name}| = {value:.3g}" for name, value in norms.items())
+    context.notes[f"the general form, with A = Ā − B, largest norms over samples and outputs: {said}"] = None
+    return {"norms": norms}
+
+
+def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement | None:
+    """The same along random rays of one and of two neurons, for a layer whose p × p matrices are over the memory budget."""
+    context.notes[f"A is {setting.p} × {setting.p}: it was compared along random rays, not entry by entry"] = None
+    seen = context.along(draw)
+    gaps = gaps_along(setting, seen, declared, context.seed + draw.weights)
     if "pullback" in declared:
         gaps["pullback"] = _pullback(context, draw, setting)
+    if not gaps:
+        return None
     asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
     part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
+    tolerance = max(AUTODIFF, DIFFERENCES if seen.source == "differences" else 0.0)
     if part == "pullback":
-        return Measurement(
-            max(gap.residual, asymmetry),
-            max(AUTODIFF, seen.error),
-            counterexample=lambda: _counterexample(context, draw, setting, part, gap),
-            details={
-                "part": part,
-                "source": "autograd",
-                "said": _said(setting, part, gap),
-                "advice": _advice(part, gap.residual),
-            },
+        said, source = _said(setting, part, gap), "autograd"
+        data = None
+    else:
+        sample, output = gap.place[:2]
+        said = (
+            f"{_TITLES[part]} of sample {sample}, output {output} at width {setting.d} is {gap.declared:.6g} along a ray and "
+            f"measured {gap.measured:.6g}{_ratio(gap)} ({_size(gap)})"
         )
-    sample, output = gap.place[:2]
-    said = (
-        f"{_TITLES[part]} of sample {sample}, output {output} is {gap.declared:.6g} along a ray and measured {gap.measured:.6g}"
-    )
-    data = {"part": part, "sample": sample, "output": output, "declared": gap.declared, "measured": gap.measured}
+        source = seen.source
+        data = {"part": part, "sample": sample, "output": output, "declared": gap.declared, "measured": gap.measured}
+    advice = _advice(part, gap.residual)
+    if asymmetry > max(AUTODIFF, gap.residual):
+        said, advice = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)", _SYMMETRIC_OR_NOT
     return Measurement(
         max(gap.residual, asymmetry),
-        seen.error,
-        counterexample=lambda: context.describe(draw, setting, **data),
-        details={
-            "part": part,
-            "source": seen.source,
-            "said": f"{said}{_ratio(gap)} ({_size(gap)})",
-            "advice": _advice(part, gap.residual),
-        },
+        tolerance,
+        counterexample=lambda: (
+            _counterexample(context, draw, setting, part, gap) if data is None else context.describe(draw, setting, **data)
+        ),
+        details={"part": part, "source": source, "said": said, "advice": advice},
     )

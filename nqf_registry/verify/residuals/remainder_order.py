@@ -30,6 +30,8 @@ class Slope:
         high: upper end, likewise.
         decades: how many decades of ε went into it.
         largest: max |R| / (|f| + |f(0)|) over all sizes measured, from far below the length scale to far above.
+        smallest: the smallest ε that went into it, in length scales; below it R is lost in rounding.
+        floor: the measured rounding there, relative to the largest |f|.
     """
 
     slope: float | None
@@ -37,21 +39,38 @@ class Slope:
     high: float | None
     decades: float
     largest: float
+    smallest: float = 0.0
+    floor: float = 0.0
 
 
-def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor) -> Slope:
+def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor, error: float = 0.0) -> Slope:
     """Measures R along rays (q, p, d) at sizes an octave apart.
+
+    The slope is taken over four decades, or over as many as R stands above rounding: there are ten below the length scale, so
+    that fewer than three mean that rounding covers the rest.
 
     Args:
         setting: the layer and its inputs.
         expansion: evaluates the expansion at stacked weights.
         rays: directions of entries about 1.
+        error: relative error of the expansion, where it was measured by differences; R below it is not looked at.
+
+    Example:
+        >>> import torch, nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", activation="tanh")
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> form = nqf.quadratic_form(layer, setting.x)
+        >>> rays = torch.randn(2, setting.p, setting.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        >>> seen = remainder_slope(setting, lambda W: form.evaluate(layer.unstack(W)), rays)
+        >>> round(seen.slope, 2), seen.decades > 3                # tanh is odd, so the next order is four
+        (4.0, True)
     """
     top = setting.scale / 4
     sizes = top * 2.0 ** -torch.arange(OCTAVES, dtype=torch.float64)
     value, model = _both(setting, expansion, sizes, rays)
     gap = (value - model).flatten(1).square().mean(1).sqrt()  # (J,)
     floor = setting.rounding(sizes) + 2.0**-52 * model.flatten(1).abs().amax(1)
+    floor = floor + error / ABOVE * (model - setting.offset).flatten(1).abs().amax(1)
     above = int((gap > ABOVE * floor).long().cumprod(0).sum())
     largest = _largest(setting, expansion, rays)
     if above < 2:
@@ -59,15 +78,17 @@ def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor) -> Slo
     keep = min(above, 1 + int(DECADES / log10(2)))
     log_size, log_gap = sizes[above - keep : above].log10(), gap[above - keep : above].log10()
     decades = (keep - 1) * log10(2)
+    magnitude = value[above - 1].abs().max().clamp_min(1e-300)
+    lowest = {"smallest": float(sizes[above - 1]) / setting.scale, "floor": float(floor[above - 1] / magnitude)}
     if keep < 4:
         slope = float((log_gap[0] - log_gap[-1]) / (log_size[0] - log_size[-1]))
-        return Slope(slope, None, None, decades, largest)
+        return Slope(slope, None, None, decades, largest, **lowest)
     fit: Any = stats.linregress(log_size.numpy(), log_gap.numpy())
     half = float(stats.t.ppf(0.975, keep - 2)) * float(fit.stderr)
     slope = float(fit.slope)
     if half != half:  # R is constant: the fit has no residual to make an interval of
-        return Slope(slope, None, None, decades, largest)
-    return Slope(slope, slope - half, slope + half, decades, largest)
+        return Slope(slope, None, None, decades, largest, **lowest)
+    return Slope(slope, slope - half, slope + half, decades, largest, **lowest)
 
 
 def _both(setting: Setting, expansion: Expansion, sizes: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
