@@ -22,12 +22,21 @@ from nqf_registry.spelling import did_you_mean
 )
 @click.option("--data-set", "data_options", multiple=True, metavar="NAME=VALUE", help="An option of the data set; repeatable.")
 @click.option("--models", default="original,nqf", show_default=True, help="Which models, with commas.")
-@click.option("--optimizer", default="gd", show_default=True, help="gd, momentum, nesterov or adam.")
+@click.option(
+    "--optimizer",
+    default="gd",
+    show_default=True,
+    help="gd, momentum, nesterov, adam, one of torch such as adamw, or flow.",
+)
+@click.option("--opt", "optimizer_options", multiple=True, metavar="NAME=VALUE", help="One of the optimizer; repeatable.")
 @click.option("--lr", default="auto", show_default=True, help="The rate, one a replica with commas, or auto.")
 @click.option("--momentum", type=float, help="Of momentum and nesterov; 0.9 if left out.")
-@click.option("--weight-decay", default="0", show_default=True, help="γ of loss + γ/2 ‖W‖², one a replica with commas.")
+@click.option("--weight-decay", help="γ of loss + γ/2 ‖W‖², one a replica with commas; 0, or the optimizer's own, if left out.")
+@click.option("--schedule", help="A factor on the rate: warmup, linear, cosine, step, exponential, …; constant if left out.")
+@click.option("--schedule-opt", "schedule_options", multiple=True, metavar="NAME=VALUE", help="One of a schedule; repeatable.")
 @click.option("--loss", default="squared", show_default=True, help="squared or logistic.")
-@click.option("--steps", default=1000, show_default=True, help="How many steps.")
+@click.option("--steps", type=int, help="How many steps; 1000 if left out.")
+@click.option("--until", help="Of flow, in place of steps: the time at which it ends, or all recorded times with commas.")
 @click.option("--batch", type=int, help="Samples a step; all of them if left out.")
 @click.option("--scale", default="0.01", show_default=True, help="Size of the initial weights, one a replica with commas.")
 @click.option("--seed", default=0, show_default=True, help="Of the initial weights; replica r has seed + r.")
@@ -50,8 +59,11 @@ def command(
     data_options: tuple[str, ...],
     models: str,
     lr: str,
-    weight_decay: str,
+    weight_decay: str | None,
     scale: str,
+    until: str | None,
+    optimizer_options: tuple[str, ...],
+    schedule_options: tuple[str, ...],
     sizes: tuple[str, ...],
     out: str | None,
     quiet: bool,
@@ -65,23 +77,26 @@ def command(
     from nqf_registry.train.compare import compare
     from nqf_registry.train.data import load_data
     from nqf_registry.train.directory import free_name, left_empty
-    from nqf_registry.train.loop import check_settings
     from nqf_registry.train.models import MODELS
+    from nqf_registry.train.preparation import check_settings
 
     names = [name.strip() for name in models.split(",") if name.strip()]
     for name in names:
         if name not in MODELS:
             raise UnknownKey(f"there is no model {name!r}.{did_you_mean(name, MODELS)} Known are {', '.join(MODELS)}.")
     numbers: dict[str, Any] = {
-        name: _numbers(name, text) for name, text in (("lr", lr), ("weight_decay", weight_decay), ("scale", scale))
+        name: None if text is None else _numbers(name, text)
+        for name, text in (("lr", lr), ("weight_decay", weight_decay), ("scale", scale), ("until", until))
     }
+    numbers["optimizer_options"] = _options("the optimizer", "betas=[0.9,0.95]", optimizer_options)
+    numbers["schedule_options"] = _options("the schedule", "floor=0.1", schedule_options)
     if not names:
         raise InvalidInput(f"--models takes a model, or several with commas: {', '.join(MODELS)}; got {models!r}.")
     # what is wrong with these is told before anything is computed for the data
     checked = dict(settings, **numbers)
     check_settings(directory=out, chunk=None, **checked)
     what = _subject(registry, subject, sizes)
-    data = load_data(data_name, what, registry, **_options(data_options))
+    data = load_data(data_name, what, registry, **_options("the data set", "n=512", data_options))
     directory = Path(out) if out is not None else free_name("runs", f"{what.key}-{data.name}")
     if not (quiet or as_json) and "rule" in data.info:
         click.echo(data.info["rule"])
@@ -134,16 +149,16 @@ def _subject(registry: Registry, name: str, sizes: tuple[str, ...]) -> Any:
     return load_composition(name, registry)
 
 
-def _options(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Options of a data set: NAME=VALUE with the value in JSON, or a word as it stands."""
+def _options(what: str, example: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Options of something: NAME=VALUE with the value in JSON, or a word as it stands."""
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name:
-            raise InvalidInput(f"expected an option of the data set as NAME=VALUE, such as n=512, got {text!r}.")
+            raise InvalidInput(f"expected an option of {what} as NAME=VALUE, such as {example}, got {text!r}.")
         if name in options:
-            raise InvalidInput(f"the option {name!r} of the data set is given twice; give it once.")
+            raise InvalidInput(f"the option {name!r} of {what} is given twice; give it once.")
         try:
             options[name] = json.loads(value)
         except ValueError:

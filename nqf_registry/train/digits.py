@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from nqf_registry.train.data import Data
-from nqf_registry.train.settings import SEEDS, whole
+from nqf_registry.train.numbers import SEEDS, whole
 
 TEST = 360
 

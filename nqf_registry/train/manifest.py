@@ -126,7 +126,7 @@ def describe(
         "verdicts": dict(verdicts),
         "models": [model.name for model in models],
         "data": describe_data(data),
-        "settings": plain(dataclasses.asdict(settings)),
+        "settings": plain(settings.described()),
         "rate": plain(dataclasses.asdict(rate)),
         "records": list(records),
         "probes": list(probes),

@@ -10,18 +10,31 @@ Source: B. Polyak (1964); Y. Nesterov (1983), in the form of torch.optim.SGD; D.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.spelling import did_you_mean
 from nqf_registry.train.gradients import Gradient, Product, formed
+from nqf_registry.train.schedules import Schedule
 
 Slots = dict[str, dict[str, Tensor]]
+MOMENTUM = 0.9
+
+
+class Differentiable(Protocol):
+    """A loss as a rule sees it."""
+
+    def value(self, W: Any) -> Tensor:
+        """L by replica, (R,)."""
+        ...
+
+    def gradient(self, W: Any) -> Gradient:
+        """∇L, blocks as W; a block that the loss does not depend on may be missing."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,15 +45,38 @@ class Optimizer(ABC):
         lr: the rate, one number or one a replica.
         weight_decay: γ of loss + (γ/2)‖W‖², one number or one a replica; it enters through the gradient.
         momentum: β, of the rules that have it.
+        options: further constants by name, of the rules that have some.
+        schedule: a factor on the rate by step; None for a constant rate.
     """
 
     name: ClassVar[str]
     linear: ClassVar[bool]  # whether the update is linear in weights and gradient, so that it can act on W = P W₀ + Q 1ᵀ
+    nonlinear: ClassVar[str] = "it rescales every weight by itself"  # why not, where it is not
     takes_momentum: ClassVar[bool] = False
+    momentum_default: ClassVar[float] = MOMENTUM
+    weight_decay_default: ClassVar[float] = 0.0
+    rate_default: ClassVar[float | None] = None  # of a rule whose steps do not scale with the gradient
+    full_batch: ClassVar[bool] = False  # whether it needs every sample in every step
 
     lr: tuple[float, ...]
     weight_decay: tuple[float, ...] = (0.0,)
     momentum: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Schedule | None = None
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+        """The options of the rule, completed, before anything is computed.
+
+        Raises:
+            InvalidInput: one is none that the rule takes.
+        """
+        for name in options:
+            raise InvalidInput(
+                f"optimizer {cls.name!r} has no option {name!r}{' beside momentum' if cls.takes_momentum else ''}; leave "
+                f"optimizer_options out, or take a rule of torch.optim."
+            )
+        return {}
 
     @abstractmethod
     def slots(self, W: Mapping[str, Tensor]) -> Slots:
@@ -60,6 +96,19 @@ class Optimizer(ABC):
     @abstractmethod
     def stability_limit(self) -> float | None:
         """The largest rate × curvature at which the rule is stable on a quadratic bowl, None where no such number exists."""
+
+    def stepper(self, objective: Differentiable, state: dict[str, Tensor], slots: Slots) -> tuple[Callable[[int], None], Any]:
+        """What takes a step, given its number from 1, and what to call after some of them; both work in place."""
+        if self.schedule is None:
+            return lambda count: self.step(state, objective.gradient(state), slots, count), lambda: None
+        return lambda count: self.at(count).step(state, objective.gradient(state), slots, count), lambda: None
+
+    def at(self, count: int) -> Optimizer:
+        """The rule of one step, counted from 1: its rates times the schedule's factor, and no schedule any more."""
+        if self.schedule is None:
+            return self
+        factor = self.schedule(count - 1)
+        return replace(self, lr=tuple(factor * lr for lr in self.lr), schedule=None)
 
     def rescaled(self, factor: float) -> Optimizer:
         """The rule with its rates times a factor and its weight decays divided by it."""
@@ -178,6 +227,7 @@ class Adam(Optimizer):
 
     name = "adam"
     linear = False
+    rate_default = 1e-3
     betas = (0.9, 0.999)
     epsilon = 1e-8
 
@@ -202,19 +252,6 @@ class Adam(Optimizer):
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {rule.name: rule for rule in (GradientDescent, Momentum, Nesterov, Adam)}
-
-
-def find_optimizer(name: str) -> type[Optimizer]:
-    """A rule by name.
-
-    Raises:
-        InvalidInput: there is none of that name.
-    """
-    if not isinstance(name, str) or name not in OPTIMIZERS:
-        raise InvalidInput(
-            f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {name!r}.{did_you_mean(str(name), OPTIMIZERS)}"
-        )
-    return OPTIMIZERS[name]
 
 
 def _per_replica(values: tuple[float, ...], like: Tensor) -> Tensor:

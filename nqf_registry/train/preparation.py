@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +15,45 @@ from nqf_registry.errors import InvalidInput, LayerError, NQFError
 from nqf_registry.layer import cast
 from nqf_registry.train import manifest as manifests
 from nqf_registry.train.data import Data
+from nqf_registry.train.directory import check_path
+from nqf_registry.train.flow import Flow, flow_times
 from nqf_registry.train.losses import find_loss
 from nqf_registry.train.models import initial_weights
-from nqf_registry.train.optimizers import Optimizer, find_optimizer
+from nqf_registry.train.optimizers import Optimizer
 from nqf_registry.train.rates import Rate, automatic_rate
-from nqf_registry.train.settings import DTYPES, Settings
+from nqf_registry.train.records import check_probes, record_steps
+from nqf_registry.train.rules import find_optimizer
+from nqf_registry.train.settings import DTYPES, Settings, make_settings
+
+
+def check_settings(
+    *,
+    n: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    records: Any = 100,
+    probes: Any = (),
+    until: Any = None,
+    **settings: Any,
+) -> tuple[Settings, list[int]]:
+    """Everything about a run that can be told before there is data: its settings, completed, and the steps to record.
+
+    Raises:
+        InvalidInput: a setting is none that a run can have, or the folder none for a new run.
+        StorageError: the system does not let the folder be made.
+    """
+    times: tuple[float, ...] = ()
+    if find_optimizer(settings["optimizer"]) is Flow:
+        if settings["steps"] is not None:
+            raise InvalidInput("gradient flow takes no steps; leave steps out and say until=, the time at which it ends.")
+        times = flow_times(until, records)
+    elif until is not None:
+        raise InvalidInput("until is the time at which optimizer='flow' ends; other rules take steps.")
+    made = make_settings(n=n, times=times, **settings)
+    chosen = list(range(len(times))) if times else record_steps(made.steps, records)
+    check_probes(probes)
+    if directory is not None:
+        check_path(directory)
+    return made, chosen
 
 
 def check_data(subject: Any, data: Data, settings: Settings) -> None:
@@ -79,18 +114,23 @@ def choose_rule(subject: Any, data: Data, settings: Settings) -> tuple[Optimizer
     Raises:
         InvalidInput: no rate follows from the data, or none that the dtype holds.
     """
-    rule, decay = find_optimizer(settings.optimizer), _merged(settings.weight_decay)
+    decay, options = _merged(settings.weight_decay), settings.optimizer_options
+    if settings.times:
+        options = {**options, "times": settings.times}
+
+    def rule(lr: tuple[float, ...]) -> Optimizer:
+        return settings.rule(lr, decay, settings.momentum, options, settings.schedule)
+
     if not isinstance(settings.lr, str):
-        return rule(_merged(settings.lr), decay, settings.momentum), Rate(settings.lr[0], "given")
-    rate = automatic_rate(
-        subject, data, find_loss(settings.loss), rule((0.0,), decay, settings.momentum), largest_start(subject, settings)
-    )
+        return rule(_merged(settings.lr)), Rate(settings.lr[0], "given")
+    largest = 1.0 if settings.schedule is None else settings.schedule.largest(settings.steps)
+    rate = automatic_rate(subject, data, find_loss(settings.loss), rule((0.0,)), largest_start(subject, settings), largest)
     if not 0 < rate.value <= torch.finfo(DTYPES[settings.dtype]).max:
         raise InvalidInput(
             f"lr='auto' leads to the rate {rate.value:.3g}, which {settings.dtype} does not hold ({rate.rule}). "
             f"Scale the data, or give lr a number."
         )
-    return rule((rate.value,), decay, settings.momentum), rate
+    return rule((rate.value,)), rate
 
 
 def largest_start(subject: Any, settings: Settings) -> dict[str, torch.Tensor]:

@@ -15,7 +15,6 @@ from nqf_registry.train.landscape import Landscape
 from nqf_registry.train.losses import Loss
 from nqf_registry.train.optimizers import Optimizer
 
-ADAM_RATE = 1e-3
 FRACTION = 0.1
 SMALL = 0.1  # of ‖W‖² where the fastest mode is saturated: initial weights below it bend the loss less than the way down does
 
@@ -37,11 +36,14 @@ class Rate:
     stable: float | None = None
 
 
-def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer, start: dict[str, Tensor] | None = None) -> Rate:
+def automatic_rate(
+    subject: Any, data: Data, loss: Loss, optimizer: Optimizer, start: dict[str, Tensor] | None = None, largest: float = 1.0
+) -> Rate:
     """The rate of ``lr="auto"``.
 
-    Rules that are linear in the gradient get η = 0.1 (1 − β) / λ₁(Y), so that the fastest mode grows by a tenth a step, but at
-    most half the estimated largest stable rate; Adam, whose steps do not scale with the gradient, gets 10⁻³.
+    Rules of this library that are linear in the gradient get η = 0.1 (1 − β) / λ₁(Y), so that the fastest mode grows by a tenth
+    a step, but at most half the estimated largest stable rate, at the largest factor of a schedule; Adam, whose steps do not
+    scale with the gradient, gets 10⁻³, an optimiser of torch what its class has by default, and gradient flow 1.
 
     Args:
         subject: a layer or a composition.
@@ -49,13 +51,17 @@ def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer, s
         loss: the loss.
         optimizer: the rule.
         start: the initial weights, of the replica where they are largest; they count where they are not small.
+        largest: the largest factor of the schedule.
 
     Raises:
         InvalidInput: no mode grows, so that no rate follows from the data.
     """
     limit = optimizer.stability_limit()
     if limit is None:
-        return Rate(ADAM_RATE, f"auto: {ADAM_RATE:g}, the default of {optimizer.name}")
+        default = optimizer.rate_default
+        if default is None:
+            raise InvalidInput(f"{optimizer.name} has no rate by default, so lr='auto' does not say which; give lr a number.")
+        return Rate(default, f"auto: {default:g}, the default of {optimizer.name}")
     growth = growth_rates(subject, data, 1, loss.cotangent, tolerance=1e-4)
     fastest = float(growth.rates[0])
     if fastest <= 0:
@@ -67,10 +73,13 @@ def automatic_rate(subject: Any, data: Data, loss: Loss, optimizer: Optimizer, s
     value = FRACTION * (1 - optimizer.momentum) / fastest
     rule = f"auto: {FRACTION:g}{' (1 - momentum)' if optimizer.momentum else ''} / growth rate {fastest:.4g}"
     stable = largest_stable_rate(subject, data, loss, limit, growth, start)
-    if stable is not None and value > stable / 2:
-        return Rate(
-            stable / 2, f"auto: half the estimated largest stable rate {stable:.4g}, which is below {rule[6:]}", fastest, stable
-        )
+    if stable is not None and value * largest > stable / 2:
+        below = f"auto: half the estimated largest stable rate {stable:.4g}, which is below {rule[6:]}"
+        if largest != 1:
+            below = (
+                f"auto: half the estimated largest stable rate {stable:.4g} over the schedule's largest factor {largest:.4g}"
+            )
+        return Rate(stable / 2 / largest, below, fastest, stable)
     return Rate(value, rule, fastest, stable)
 
 

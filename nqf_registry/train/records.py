@@ -20,8 +20,8 @@ from nqf_registry.spelling import did_you_mean
 from nqf_registry.train.data import Data
 from nqf_registry.train.losses import Loss
 from nqf_registry.train.models import Bound, Model, State
+from nqf_registry.train.numbers import whole
 from nqf_registry.train.observables import OBSERVABLES, Observable
-from nqf_registry.train.settings import whole
 
 Probe = Callable[[State], Tensor]
 Record = dict[str, Any]

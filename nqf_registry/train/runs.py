@@ -78,9 +78,8 @@ class Run:
     def data(self) -> xarray.Dataset:
         """Everything recorded, with axes ``model``, ``replica`` and ``record``.
 
-        Coordinates: ``step`` and, by replica, ``time`` = lr · step along ``record``; ``seed``, ``scale``, ``lr`` and
-            ``weight_decay`` along
-        ``replica``. What a probe gives beyond one number has its own axes.
+        Coordinates: ``step`` and, by replica, ``time`` = Σ of the rates so far along ``record``; ``seed``, ``scale``, ``lr``
+            and ``weight_decay`` along ``replica``. What a probe gives beyond one number has its own axes.
         """
         import xarray
 
@@ -92,7 +91,7 @@ class Run:
         coordinates: dict[str, Any] = {
             "model": self.models,
             "step": ("record", steps),
-            "time": (("replica", "record"), lr[:, None] * steps),
+            "time": (("replica", "record"), lr[:, None] * self._elapsed(steps)),
             **{name: ("replica", np.broadcast_to(np.asarray(values), replicas)) for name, values in along.items()},
         }
         variables = {}
@@ -102,6 +101,12 @@ class Run:
                 extra = [f"{name}-{i}" for i in range(values.ndim - 3)]
                 variables[name] = (("model", "replica", "record", *extra), np.moveaxis(values, 0, 2))
         return xarray.Dataset(variables, coordinates, attrs={"subject": self.manifest["subject"]["key"], "status": self.status})
+
+    def _elapsed(self, steps: np.ndarray) -> np.ndarray:
+        """Σ of the schedule's factors before each step, or the time of the flow there; the step itself at a constant rate."""
+        if "elapsed" not in self.manifest:
+            return steps
+        return np.interp(steps, self.manifest["records"], self.manifest["elapsed"])
 
     def curves(self, variable: str = "train_loss", model: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Steps (records,), and one recorded variable: (models, R, records, …), or (R, records, …) of one model.

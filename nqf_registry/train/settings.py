@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from nqf_registry.errors import InvalidInput
+from nqf_registry.train.flow import Flow
 from nqf_registry.train.losses import find_loss
-from nqf_registry.train.optimizers import find_optimizer
+from nqf_registry.train.numbers import SEEDS, number, short, whole
+from nqf_registry.train.optimizers import Optimizer
+from nqf_registry.train.rules import PREFIX, find_optimizer
+from nqf_registry.train.schedules import Schedule, find_schedule, source_of
 
-SEEDS = 2**63 - 1  # the largest seed; with its sign, what every random generator and every file format takes
 REPLICAS = 10**6  # each has its seed in the manifest
 STEPS = 2**53  # so many are still counted exactly where they become times
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-MOMENTUM = 0.9
+STEPS_DEFAULT = 1000
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,10 @@ class Settings:
         dtype: ``float32`` or ``float64``.
         device: as torch writes it.
         chunk: samples evaluated at a time.
+        rule: the class of the rule.
+        optimizer_options: further constants of the rule, by name.
+        schedule: a factor on the rate by step; None for a constant rate.
+        times: the recorded times of gradient flow; empty for rules that take steps.
     """
 
     optimizer: str
@@ -53,11 +60,30 @@ class Settings:
     dtype: str
     device: str
     chunk: int
+    rule: type[Optimizer]
+    optimizer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    schedule: Schedule | None = None
+    times: tuple[float, ...] = ()
 
     @property
     def replicas(self) -> int:
         """The number of replicas, R."""
         return len(self.seeds)
+
+    def described(self) -> dict[str, Any]:
+        """The settings for a manifest: names in place of functions and classes, with a hash of the source of those given."""
+        found = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "rule"}
+        found["schedule"] = None if self.schedule is None else self.schedule.described()
+        given = getattr(self.rule, "torch_class", None)
+        if given is not None and not self.optimizer.startswith(PREFIX):
+            found["optimizer_source"] = source_of(given)
+        return found
+
+    def elapsed(self, steps: Sequence[int]) -> list[float] | None:
+        """Flow time over the rate after each of these steps, which ascend; None where that is their number."""
+        if self.times:
+            return [self.times[step] for step in steps]
+        return None if self.schedule is None else self.schedule.elapsed(steps)
 
 
 def make_settings(
@@ -65,7 +91,7 @@ def make_settings(
     n: int | None,
     optimizer: Any,
     lr: Any,
-    steps: int,
+    steps: int | None,
     batch: int | None,
     batch_seed: int,
     replicas: int,
@@ -77,21 +103,36 @@ def make_settings(
     dtype: Any,
     device: Any,
     chunk: int | None,
+    optimizer_options: Any = None,
+    schedule: Any = None,
+    schedule_options: Any = None,
+    times: tuple[float, ...] = (),
 ) -> Settings:
     """Checks every setting; n is the number of training samples, None where it is not known yet.
+
+    ``times`` are those of :func:`nqf_registry.train.flow.flow_times`, for gradient flow.
 
     Raises:
         InvalidInput: a setting is none that a run can have.
     """
     rule, dtype = find_optimizer(optimizer), find_dtype(dtype)
-    steps, replicas = whole("steps", steps, 0, STEPS), whole("replicas", replicas, 1, REPLICAS)
+    steps = len(times) - 1 if times else whole("steps", STEPS_DEFAULT if steps is None else steps, 0, STEPS)
+    replicas = whole("replicas", replicas, 1, REPLICAS)
     batch_seed = whole("batch_seed", batch_seed, 0, SEEDS)
     if batch is not None:
         batch = whole("batch", batch, 1)
+        if rule.full_batch:
+            raise InvalidInput(f"optimizer {rule.name!r} follows the gradient of all samples; leave batch out.")
         if n is not None and batch > n:
             raise InvalidInput(
                 f"batch must be at most the {n} training samples, got {batch}; leave it out to use all of them in every step."
             )
+    options = _options(optimizer_options)
+    weight_decay = _once("weight_decay", weight_decay, options)
+    if rule.takes_momentum:
+        momentum = _once("momentum", momentum, options)
+    if weight_decay is None:
+        weight_decay = rule.weight_decay_default
     seed, scale, weight_decay, lr = map(_listed, (seed, scale, weight_decay, lr))
     given = {"seed": seed, "scale": scale, "weight_decay": weight_decay, "lr": lr}
     lists = {name: len(value) for name, value in given.items() if isinstance(value, Sequence) and not isinstance(value, str)}
@@ -106,28 +147,20 @@ def make_settings(
     else:
         first = whole("seed", seed, 0, SEEDS - count + 1)
         seeds = tuple(first + r for r in range(count))
-    if rule.takes_momentum:
-        beta = MOMENTUM if momentum is None else number("momentum", momentum)
-        if not 0 <= beta < 1:
-            raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum}.")
-    elif momentum is not None and number("momentum", momentum):
-        raise InvalidInput(
-            f"optimizer {optimizer!r} takes no momentum; use optimizer='momentum' or 'nesterov', or leave momentum out."
-        )
-    else:
-        beta = 0.0
     return Settings(
-        optimizer=optimizer,
-        lr=lr
-        if isinstance(lr, str) and lr == "auto"
-        else _numbers("lr", lr, count, dtype, positive=True, word="a positive number, or 'auto'"),
+        optimizer=rule.name,
+        rule=rule,
+        optimizer_options=rule.check_options(options, DTYPES[dtype]),
+        schedule=_schedule(rule, schedule, schedule_options, steps),
+        times=times,
+        lr=_rates(rule, lr, count, dtype),
         steps=steps,
         batch=batch,
         batch_seed=batch_seed,
         seeds=seeds,
         scales=_numbers("scale", scale, count, dtype, positive=True, word="a positive number"),
         weight_decay=_numbers("weight_decay", weight_decay, count, dtype, positive=False, word="a number of at least 0"),
-        momentum=beta,
+        momentum=_momentum(rule, momentum),
         loss=find_loss(loss).name,
         dtype=dtype,
         device=find_device(device, dtype),
@@ -135,41 +168,48 @@ def make_settings(
     )
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number of at least ``least``, and at most ``most``.
-
-    Raises:
-        InvalidInput: it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    if most is not None and value > most:
-        raise InvalidInput(f"{name} must be a whole number from {least} to {most}, got {_short(value)}.")
-    return int(value)
+def _options(options: Any) -> dict[str, Any]:
+    """The options of a rule as they were given."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise InvalidInput(f"optimizer_options must be a dict of options by name, got {short(options)}.")
+    return dict(options)
 
 
-def number(name: str, value: Any) -> float:
-    """A finite number.
+def _once(name: str, value: Any, options: dict[str, Any]) -> Any:
+    """A setting that may also stand among the options of the rule, which it is taken from."""
+    if name in options and value is not None:
+        raise InvalidInput(f"{name} is given twice, by itself and in optimizer_options; give it once.")
+    return options.pop(name) if name in options else value
 
-    Raises:
-        InvalidInput: it is none.
-    """
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    try:
-        found = float(value) if real else float("nan")
-    except OverflowError:
-        found = float("inf")
-    if not abs(found) < float("inf"):
-        raise InvalidInput(f"{name} must be a finite number, got {_short(value)}.")
+
+def _rates(rule: type[Optimizer], lr: Any, count: int, dtype: str) -> tuple[float, ...] | str:
+    if isinstance(lr, str) and lr == "auto":
+        return lr
+    if rule is Flow:
+        raise InvalidInput("gradient flow has no rate: its time is that of rate 1. Leave lr out.")
+    return _numbers("lr", lr, count, dtype, positive=True, word="a positive number, or 'auto'")
+
+
+def _momentum(rule: type[Optimizer], momentum: Any) -> float:
+    if rule.takes_momentum:
+        beta = rule.momentum_default if momentum is None else number("momentum", momentum)
+        if not 0 <= beta < 1:
+            raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum}.")
+        return beta
+    if momentum is not None and number("momentum", momentum):
+        raise InvalidInput(
+            f"optimizer {rule.name!r} takes no momentum; use optimizer='momentum' or 'nesterov', or leave momentum out."
+        )
+    return 0.0
+
+
+def _schedule(rule: type[Optimizer], schedule: Any, options: Any, steps: int) -> Schedule | None:
+    found = find_schedule(schedule, options, steps)
+    if rule is Flow and found is not None:
+        raise InvalidInput("gradient flow has no rate that a schedule could change; leave schedule out.")
     return found
-
-
-def _short(value: Any) -> str:
-    """A value for a message, cut where it is long; an integer of many digits is not even written out."""
-    if isinstance(value, int) and abs(value) > 10**30:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def _listed(value: Any) -> Any:
@@ -187,7 +227,7 @@ def _numbers(name: str, value: Any, count: int, dtype: str, positive: bool, word
             raise InvalidInput(f"{name} must be {word}, got {one!r}.")
         if one > limits.max or (positive and one < limits.smallest_normal):
             raise InvalidInput(
-                f"{name} must lie in the range of {dtype}, {limits.smallest_normal:.3g} to {limits.max:.3g}; got {_short(one)}."
+                f"{name} must lie in the range of {dtype}, {limits.smallest_normal:.3g} to {limits.max:.3g}; got {short(one)}."
             )
         found.append(float(one))
     return tuple(found)

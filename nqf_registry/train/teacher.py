@@ -15,7 +15,7 @@ from nqf_registry.layer import cast
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.train.data import Data
 from nqf_registry.train.models import Subject
-from nqf_registry.train.settings import SEEDS, number, whole
+from nqf_registry.train.numbers import SEEDS, number, whole
 
 TOLERANCE = 0.01
 SMALLEST = 1e-12

@@ -103,7 +103,7 @@ def test_divergence_has_its_own_exit_code(cli):
         (("two-layer-mlp", "--data-set", "singular_values=3"), "singular_values must be a list"),
         (("two-layer-mlp", "--lr", "quick"), "--lr expects a number"),
         (("two-layer-mlp", "--scale", "small"), "--scale expects a number"),
-        (("two-layer-mlp", "--optimizer", "sgd"), "optimizer must be one of"),
+        (("two-layer-mlp", "--optimizer", "sdg"), "optimizer must be one of"),
         (("two-layer-mlp", "--steps", "many"), "not a valid integer"),
         (("two-layer-mlp", "--device", "tpu"), "cannot be used here"),
         (("missing.yaml",), "missing.yaml"),

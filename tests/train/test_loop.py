@@ -118,7 +118,7 @@ def test_no_rate_follows_from_a_chain():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimizer": "sgd"}, "optimizer must be one of gd, momentum, nesterov, adam"),
+        ({"optimizer": "sdg"}, "optimizer must be one of gd, momentum, nesterov, adam, flow, .*sgd"),
         ({"lr": -1.0}, "lr must be a positive number, or 'auto', got -1.0"),
         ({"lr": "fast"}, "lr must be a positive number, or 'auto', got 'fast'"),
         ({"lr": float("nan")}, "lr must be a positive number"),

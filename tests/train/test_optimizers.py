@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.train.optimizers import OPTIMIZERS, find_optimizer
+from nqf_registry.train.optimizers import OPTIMIZERS
+from nqf_registry.train.rules import find_optimizer
 
 TORCH = {
     "gd": lambda p, lr, decay: torch.optim.SGD(p, lr=lr, weight_decay=decay),

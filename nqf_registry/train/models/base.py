@@ -154,7 +154,7 @@ class Objective:
 
     def stepper(self, rule: Optimizer, state: State, slots: Slots) -> tuple[Step, Finish]:
         """What takes a step of a rule, and what to call after some of them; both update the state and the slots in place."""
-        return lambda count: rule.step(state, self.gradient(state), slots, count), lambda: None
+        return rule.stepper(self, state, slots)
 
     def way_for(self, rule: Optimizer, shapes: dict[str, tuple[int, ...]]) -> str:
         """The way that steps of this rule go, with trained blocks of these shapes."""

@@ -98,7 +98,7 @@ def linear_rule(model: Model, optimizer: Optimizer) -> Optimizer:
     if optimizer.linear:
         return optimizer
     raise InvalidInput(
-        f"{model.name} cannot follow {optimizer.name}: it rescales every weight by itself, so training does not close on "
+        f"{model.name} cannot follow {optimizer.name}: {optimizer.nonlinear}, so training does not close on "
         "M = W Wᵀ. Use a rule that is linear in the gradient (gd, momentum, nesterov), or train nqf or original."
     )
 

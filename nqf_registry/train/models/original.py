@@ -14,7 +14,7 @@ from nqf_registry.layer import Inputs, Weights, cast, declares
 from nqf_registry.train.losses import Loss
 from nqf_registry.train.models.base import Autograd, Bound, ClosedForm, Objective, State, WeightModel
 from nqf_registry.train.models.pieces import in_pieces
-from nqf_registry.train.settings import whole as whole_number
+from nqf_registry.train.numbers import whole as whole_number
 
 
 @dataclass(frozen=True, eq=False)
