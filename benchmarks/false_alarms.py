@@ -1,6 +1,6 @@
 """Verifies good layers at many sizes, choices and scales of their inputs; what does not pass as what it is, is a false alarm.
 
-    python benchmarks/false_alarms.py [--seeds 20] [--entry KEY ...] [--seed N] [--profile dev] [--jobs 2]
+    python benchmarks/false_alarms.py [--seeds 20] [--first 0] [--entry KEY ...] [--seed N] [--profile dev] [--jobs 2]
 
 Each seed draws every size field of an entry, its choices, and a factor on all floating inputs, log-uniform from 1e-4 to 1e4.
 The layer must pass, and be classified as its own mathematics says. Prints a line for each draw that alarms, with the command
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import random
 import sys
 import time
@@ -114,12 +113,16 @@ def scaled(layer: nqf.Layer, factor: float) -> nqf.Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One draw, verified; ``alarm`` is "" where it passed as what it is."""
+    """One draw, verified.
+
+    ``floating`` tells whether it has inputs to scale; ``alarm`` is "" where it passed as what it is.
+    """
 
     key: str
     seed: int
     fields: dict
     factor: float
+    floating: bool
     wanted: str
     alarm: str
     report: nqf.Report
@@ -134,7 +137,8 @@ def measure(key: str, seed: int, profile: str) -> Result:
         raise SystemExit(f"{key} has the fields {', '.join(sorted(missing))}, which FIELDS does not draw; add them.")
     report, wanted = nqf.verify(scaled(layer, factor), profile, seed), expected(key, fields)
     alarm = "" if report.passed and report.classification == wanted else report.line()
-    return Result(key, seed, fields, factor, wanted, alarm, report)
+    floating = any(value.is_floating_point() for value in layer.sample(1, torch.Generator()).values())
+    return Result(key, seed, fields, factor, floating, wanted, alarm, report)
 
 
 def command(result: Result, profile: str) -> str:
@@ -157,10 +161,14 @@ def summary(results: list[Result]) -> str:
         own = [result for result in results if result.key == key]
         kinds = sorted({result.wanted for result in own})
         spans = [f"{name} {_span([result.fields[name] for result in own])}" for name in own[0].fields]
-        spans.append(f"inputs × {min(r.factor for r in own):.1e} … {max(r.factor for r in own):.1e}")
+        spans.append(f"inputs × {_factors(own)}" if any(r.floating for r in own) else "inputs are integers, not scaled")
         good = sum(not result.alarm for result in own)
         lines.append(f"{key}: {good} of {len(own)} passed as {', '.join(kinds)}; {', '.join(spans)}")
     return "\n".join(lines)
+
+
+def _factors(results: list[Result]) -> str:
+    return f"{min(r.factor for r in results):.1e} … {max(r.factor for r in results):.1e}"
 
 
 def _span(values: list) -> str:
@@ -173,6 +181,7 @@ def main() -> int:
     """Runs the study; 1 where there is an alarm."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=20, help="how many seeds of each entry")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--entry", nargs="+", choices=sorted(FIELDS), default=sorted(FIELDS), help="which entries")
     parser.add_argument("--seed", type=int, help="this one alone, with its report")
     parser.add_argument("--profile", choices=["dev", "ci", "deep"], default="dev")
@@ -187,18 +196,19 @@ def main() -> int:
         return int(any(result.alarm for result in results))
     begin, results = time.perf_counter(), []
     total = len(options.entry) * options.seeds
-    for result in study(options.entry, list(range(options.seeds)), options.profile, options.jobs):
+    for result in study(
+        options.entry, list(range(options.first, options.first + options.seeds)), options.profile, options.jobs
+    ):
         results.append(result)
         if result.alarm:
             print(f"ALARM {result.alarm}\n  expected {result.wanted}; repeat: {command(result, options.profile)}", flush=True)
         if len(results) % options.seeds == 0:
             print(f"{len(results)} of {total}: {result.key} done after {time.perf_counter() - begin:.0f} s", flush=True)
     alarms = sum(bool(result.alarm) for result in results)
-    decades = [math.log10(result.factor) for result in results]
     print(f"\n{summary(results)}\n")
     print(
         f"{total - alarms} of {total} passed, {alarms} false alarms; {options.seeds} seeds of {len(options.entry)} entries, "
-        f"inputs × 1e{min(decades):.1f} to 1e{max(decades):.1f}, profile {options.profile}, "
+        f"inputs × {_factors(results)}, profile {options.profile}, "
         f"{time.perf_counter() - begin:.0f} s in {options.jobs} processes"
     )
     return int(alarms > 0)
