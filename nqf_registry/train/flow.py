@@ -39,7 +39,9 @@ class Flow(Optimizer):
     rate_default = 1.0
 
     @classmethod
-    def check_options(cls, options: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    def check_options(
+        cls, options: Mapping[str, Any], dtype: torch.dtype, lr: float | None, weight_decay: float, momentum: float
+    ) -> dict[str, Any]:
         """The method and its tolerances.
 
         Raises:

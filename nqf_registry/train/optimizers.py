@@ -65,8 +65,17 @@ class Optimizer(ABC):
     schedule: Schedule | None = None
 
     @classmethod
-    def check_options(cls, options: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    def check_options(
+        cls, options: Mapping[str, Any], dtype: torch.dtype, lr: float | None, weight_decay: float, momentum: float
+    ) -> dict[str, Any]:
         """The options of the rule, completed, before anything is computed.
+
+        Args:
+            options: as they were given.
+            dtype: of the weights.
+            lr: the rate, None where it is yet to be chosen.
+            weight_decay: γ.
+            momentum: β.
 
         Raises:
             InvalidInput: one is none that the rule takes.

@@ -147,20 +147,24 @@ def make_settings(
     else:
         first = whole("seed", seed, 0, SEEDS - count + 1)
         seeds = tuple(first + r for r in range(count))
+    rates, momentum = _rates(rule, lr, count, dtype), _momentum(rule, momentum)
+    decays = _numbers("weight_decay", weight_decay, count, dtype, positive=False, word="a number of at least 0")
     return Settings(
         optimizer=rule.name,
         rule=rule,
-        optimizer_options=rule.check_options(options, DTYPES[dtype]),
+        optimizer_options=rule.check_options(
+            options, DTYPES[dtype], None if isinstance(rates, str) else rates[0], decays[0], momentum
+        ),
         schedule=_schedule(rule, schedule, schedule_options, steps),
         times=times,
-        lr=_rates(rule, lr, count, dtype),
+        lr=rates,
         steps=steps,
         batch=batch,
         batch_seed=batch_seed,
         seeds=seeds,
         scales=_numbers("scale", scale, count, dtype, positive=True, word="a positive number"),
-        weight_decay=_numbers("weight_decay", weight_decay, count, dtype, positive=False, word="a number of at least 0"),
-        momentum=_momentum(rule, momentum),
+        weight_decay=decays,
+        momentum=momentum,
         loss=find_loss(loss).name,
         dtype=dtype,
         device=find_device(device, dtype),

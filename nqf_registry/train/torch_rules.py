@@ -36,7 +36,9 @@ class TorchRule(Optimizer):
     closure: ClassVar[bool]  # whether a step asks for loss and gradient itself, several times
 
     @classmethod
-    def check_options(cls, options: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    def check_options(
+        cls, options: Mapping[str, Any], dtype: torch.dtype, lr: float | None, weight_decay: float, momentum: float
+    ) -> dict[str, Any]:
         """The options, after some steps on a few numbers that were saved and taken up again in between.
 
         Raises:
@@ -55,7 +57,7 @@ class TorchRule(Optimizer):
                     "weight_decay and momentum are settings of the run."
                 )
         found = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        _try(cls, found, dtype)
+        _try(cls((lr or cls.rate_default or 1e-3,), (weight_decay,), momentum, found), dtype)
         return found
 
     @property
@@ -267,7 +269,7 @@ class _Bowls:
         return {name: torch.sin(block) + block**3 for name, block in W.items()}
 
 
-def _try(cls: type[TorchRule], options: Mapping[str, Any], dtype: torch.dtype) -> None:
+def _try(rule: TorchRule, dtype: torch.dtype) -> None:
     """Four steps on two replicas, and the same with everything but the slots thrown away after two.
 
     Raises:
@@ -276,7 +278,6 @@ def _try(cls: type[TorchRule], options: Mapping[str, Any], dtype: torch.dtype) -
     generator = torch.Generator().manual_seed(0)
     shapes = {"u": (3, 4), "v": (2, 4)}
     start = {name: torch.randn(2, *shape, generator=generator, dtype=torch.float64).to(dtype) for name, shape in shapes.items()}
-    rule = cls((cls.rate_default or 1e-3,), (cls.weight_decay_default,), cls.momentum_default, options)
 
     def steps(W: dict[str, Tensor], slots: Slots, counts: range) -> None:
         take, finish = rule.stepper(_Bowls(), W, slots)
@@ -284,7 +285,9 @@ def _try(cls: type[TorchRule], options: Mapping[str, Any], dtype: torch.dtype) -
             take(count)
         finish()
 
-    said = f" with {', '.join(f'{name}={value!r}' for name, value in options.items())}" if options else ""
+    said = rule.name + (
+        f" with {', '.join(f'{name}={value!r}' for name, value in rule.options.items())}" if rule.options else ""
+    )
     noise = torch.get_rng_state()
     try:
         with torch.no_grad():
@@ -297,17 +300,17 @@ def _try(cls: type[TorchRule], options: Mapping[str, Any], dtype: torch.dtype) -
             steps(broken, slots, range(3, 5))
     except Exception as error:
         raise InvalidInput(
-            f"{cls.name}{said} cannot be stepped: {type(error).__name__}: {error}. Change its options, or take another rule."
+            f"{said} cannot be stepped: {type(error).__name__}: {error}. Change its options, or take another rule."
         ) from error
     random = not torch.equal(noise, torch.get_rng_state())
     torch.set_rng_state(noise)
     if random:
         raise InvalidInput(
-            f"{cls.name}{said} draws from torch's global random numbers, so that no run of it could be repeated or taken up "
+            f"{said} draws from torch's global random numbers, so that no run of it could be repeated or taken up "
             "again. Take a rule that is determined by its gradients."
         )
     if not all(torch.equal(straight[name], broken[name]) for name in start):
         raise InvalidInput(
-            f"{cls.name}{said} remembers something outside its state and its parameter groups, so that no run of it could be "
+            f"{said} remembers something outside its state and its parameter groups, so that no run of it could be "
             "taken up again. Let it keep that in self.state[parameter]."
         )
