@@ -63,6 +63,7 @@ _EXPORTS = {
     "replay": "nqf_registry.verify.replay",
     "require_choice": "nqf_registry.choices",
     "require_positive": "nqf_registry.choices",
+    "resume": "nqf_registry.train.resume",
     "rows": "nqf_registry.structure",
     "teacher": "nqf_registry.train.teacher",
     "train": "nqf_registry.train.loop",

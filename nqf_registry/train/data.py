@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,6 +34,7 @@ class Data:
         test_x: test inputs, named as x.
         test_y: test targets.
         info: what else is known of it: how it was made, the teacher's weights. Numbers, words and lists go into the manifest.
+        origin: ``name`` and ``options`` with which :func:`load_data` makes it again, None where nothing does.
 
     Raises:
         InvalidInput: the sizes do not fit, or a number is complex or not finite.
@@ -43,6 +46,7 @@ class Data:
     test_x: Mapping[str, Tensor] | None = None
     test_y: Tensor | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", _checked(self.name, "", self.x, self.y))
@@ -158,7 +162,33 @@ def load_data(name: str, layer: Any, registry: Registry | None = None, **options
     data = loader(layer, **options)
     if not isinstance(data, Data):
         raise PluginError(f"the loader of data set {name!r} must return nqf.Data, got {type(data).__name__}.")
-    return data
+    return data if data.origin is not None else replace(data, origin=_origin(name, options))
+
+
+def named(name: str) -> Callable[[Callable[..., Data]], Callable[..., Data]]:
+    """Makes a loader's data say by which name and options it is made again, however the loader is called."""
+
+    def decorate(loader: Callable[..., Data]) -> Callable[..., Data]:
+        signature = inspect.signature(loader)
+
+        @functools.wraps(loader)
+        def load(*arguments: Any, **options: Any) -> Data:
+            data = loader(*arguments, **options)
+            bound = signature.bind(*arguments, **options)
+            return replace(data, origin=_origin(name, dict(list(bound.arguments.items())[1:])))
+
+        return load
+
+    return decorate
+
+
+def _origin(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Name and options as a manifest holds them, None where it cannot."""
+    found = {option: value.tolist() if hasattr(value, "tolist") else value for option, value in options.items()}
+    try:
+        return {"name": name, "options": json.loads(json.dumps(found, allow_nan=False))}
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _loader(name: str, registry: Registry | None) -> Callable[..., Any]:

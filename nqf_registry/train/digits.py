@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from nqf_registry.train.data import Data
+from nqf_registry.train.data import Data, named
 from nqf_registry.train.numbers import SEEDS, whole
 
 TEST = 360
 
 
+@named("digits")
 def digits(layer: Any, seed: int = 0) -> Data:
     """1,797 images of 8 × 8 pixels, labelled +1 where the digit is odd and −1 where it is even: 1,437 to train on, 360 to test.
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from nqf_registry.errors import InvalidInput, StorageError
 from nqf_registry.train import manifest as manifests
+from nqf_registry.train.lock import Lock
 from nqf_registry.train.process import is_gone
 
 RECORDS = "records.jsonl"
@@ -38,21 +40,61 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
         self.path = _path(path)
-        file = self.path / manifests.FILE
         with _explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             _refuse_full(self.path)
+            self._lock = Lock(self.path)
             try:
-                created = open(file, "xb")  # noqa: SIM115
-            except FileExistsError:  # another run came between
-                raise _taken(self.path, "a run") from None
-            try:
-                with created:
-                    created.write(_manifest(manifest) + b" " * ROOM)
+                self._create(_manifest(manifest) + b" " * ROOM)
             except BaseException:
-                with contextlib.suppress(OSError):
-                    file.unlink()
+                self._lock.release()
                 raise
+
+    @classmethod
+    def reopen(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """The folder of a run that is taken up again.
+
+        Raises:
+            InvalidInput: it holds no run, or another process writes to it.
+            StorageError: it cannot be written to.
+        """
+        folder = object.__new__(cls)
+        folder.path = _path(path)
+        if not (folder.path / manifests.FILE).exists():
+            raise InvalidInput(f"{path} holds no run: there is no {manifests.FILE} in it. `nqf runs` lists runs.")
+        with _explained(folder.path):
+            folder._lock = Lock(folder.path)
+            try:
+                for left in folder.path.glob(".*.tmp"):  # what a process that was ended in writing left
+                    left.unlink()
+                with tempfile.TemporaryFile(dir=folder.path):
+                    pass
+                with contextlib.suppress(FileNotFoundError), open(folder.path / RECORDS, "r+b"):
+                    pass
+            except BaseException:
+                folder._lock.release()
+                raise
+        return folder
+
+    def close(self) -> None:
+        """Lets other processes write."""
+        self._lock.release()
+
+    def _create(self, content: bytes) -> None:
+        """Writes the first manifest whole, unless there is one: a second run that came between."""
+        file = self.path / manifests.FILE
+        temporary = self._temporary(content)
+        try:
+            os.link(temporary, file)
+        except FileExistsError:
+            raise _taken(self.path, "a run") from None
+        except OSError:  # a file system without links
+            if file.exists():
+                raise _taken(self.path, "a run") from None
+            os.replace(temporary, file)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Writes the manifest, whole or not at all; where there is no space for a second one, over the first one."""
@@ -88,18 +130,68 @@ class RunDirectory:
         flat = {f"{model}/{name}": t.detach().cpu().contiguous() for model, W in weights.items() for name, t in W.items()}
         self._write(WEIGHTS, save(flat))
 
-    def _write(self, name: str, content: bytes) -> None:
+    def cut_records(self, size: int, keep: bool = False) -> None:
+        """Cuts off the records after so many bytes, which a run that is taken up computes again.
+
+        Args:
+            size: how many bytes stay.
+            keep: whether what was there is kept beside it, as ``records-before-1.jsonl``, ``-2``, …
+        """
+        file = self.path / RECORDS
+        with _explained(self.path), contextlib.suppress(FileNotFoundError):
+            if file.stat().st_size > size:
+                if keep:
+                    names = (self.path / f"records-before-{number}.jsonl" for number in itertools.count(1))
+                    shutil.copyfile(file, next(name for name in names if not name.exists()))
+                os.truncate(file, size)
+
+    def sync_records(self) -> None:
+        """Waits until the records are on the disk."""
+        with _explained(self.path), contextlib.suppress(FileNotFoundError), open(self.path / RECORDS, "rb") as file:
+            os.fsync(file.fileno())
+
+    def write(self, name: str, content: bytes, keep: str | None = None) -> None:
+        """Writes a file whole or not at all; what was there gets the name ``keep``, if there is one."""
+        self._write(name, content, keep)
+
+    def _write(self, name: str, content: bytes, keep: str | None = None) -> None:
         with _explained(self.path):
-            handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".", suffix=".tmp")
+            temporary = self._temporary(content)
             try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                os.chmod(temporary, 0o666 & ~_umask())
+                if keep is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(self.path / name, self.path / keep)
                 os.replace(temporary, self.path / name)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
+            _sync_folder(self.path)
+
+    def _temporary(self, content: bytes) -> str:
+        """A file beside the others that holds the content, on the disk before its name counts."""
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        return temporary
+
+
+def _sync_folder(path: Path) -> None:
+    """Puts the names of a folder on the disk, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def free_name(parent: str | os.PathLike[str], stem: str) -> Path:
@@ -175,14 +267,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_records(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records of a run's folder; a last line that was cut off in writing is left out.
+def read_records(path: Path, manifest: Mapping[str, Any], size: int | None = None) -> list[dict[str, Any]]:
+    """The records of a run's folder, or those in its first bytes; a last line that was cut off in writing is left out.
 
     Raises:
         StorageError: they cannot be read, or a line is damaged: it is no JSON, or no record of this run.
     """
     try:
-        lines = (path / RECORDS).read_bytes().split(b"\n")
+        lines = (path / RECORDS).read_bytes()[:size].split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:

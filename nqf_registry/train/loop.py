@@ -1,40 +1,27 @@
 """``train``: one loop for every model of every layer.
 
-The loop knows models, not layers: it binds them to samples, asks for gradients and applies the rule. What it adds is kept
-out of the steps: records are taken at log-spaced steps, fetched and checked once in a block of steps.
+The loop knows models, not layers: it binds them to samples, asks for gradients and applies the rule. Here its settings are
+checked; :mod:`nqf_registry.train.execution` carries it out.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from nqf_registry.errors import Diverged, InvalidInput, StorageError
+from nqf_registry.errors import InvalidInput
 from nqf_registry.spelling import did_you_mean
-from nqf_registry.train import manifest as manifests
-from nqf_registry.train.batches import Batches
 from nqf_registry.train.data import Data
-from nqf_registry.train.directory import RunDirectory
-from nqf_registry.train.divergence import described, message
-from nqf_registry.train.lockstep import Failure, Lockstep, Progress, finite
-from nqf_registry.train.losses import find_loss
+from nqf_registry.train.execution import Report, carry_out
 from nqf_registry.train.memory import check_memory
-from nqf_registry.train.models import WAYS, Model, initial_weights
-from nqf_registry.train.preparation import check_data, check_settings, choose_rule, verdicts
-from nqf_registry.train.process import terminable
-from nqf_registry.train.records import Probe, Record, Recorder, find_probes
+from nqf_registry.train.models import WAYS, Model
+from nqf_registry.train.numbers import number
+from nqf_registry.train.preparation import check_settings
+from nqf_registry.train.records import Probe
 from nqf_registry.train.runs import Run
-from nqf_registry.train.settings import DTYPES, Settings
-
-Report = Callable[[int, int, float], None]
 
 
 def train(
@@ -97,6 +84,8 @@ def train(
         chunk: how many samples are evaluated at a time for records where steps take minibatches; 16384 / replicas if left out.
         way: how gradients are computed: ``autograd``, ``closed-form`` by sample, ``statistics`` without a sum over samples
             (full batches and the squared loss), or ``auto``, which chooses from the sizes; the manifest says which.
+        checkpoint: seconds between checkpoints of a run that has a folder, 0 for one as often as there can be, None for none;
+            see :func:`nqf_registry.resume`.
         optimizer_options: further constants of an optimiser of torch, or method and tolerances of the flow, by name.
         schedule: a factor on the rate: ``warmup``, ``linear``, ``cosine``, ``cosine-restarts``, ``step``, ``milestones``,
             ``exponential`` or ``polynomial``, or a function of the number of steps done.
@@ -105,7 +94,8 @@ def train(
 
     ``lr``, ``seed``, ``scale`` and ``weight_decay`` may be lists with one value a replica.
 
-    Ctrl-C and SIGTERM close a run: it is ``interrupted``, and its records and last weights are kept.
+    Ctrl-C and SIGTERM close a run: it is ``interrupted``, and its records and last weights are kept. A run that ended early, in
+    whatever way, goes on by :func:`nqf_registry.resume`.
 
     Returns:
         The run.
@@ -163,3 +153,17 @@ def train(
         raise InvalidInput(f"way must be auto or one of {', '.join(WAYS)}, got {way!r}.{did_you_mean(str(way), WAYS)}")
     check_memory(models[0].subject, len(models), settings)
     return carry_out(models, data, settings, chosen, probes, directory, progress, verify, way, check_interval(checkpoint))
+
+
+def check_interval(checkpoint: Any) -> float | None:
+    """Seconds between checkpoints, None for none.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if checkpoint is None:
+        return None
+    seconds = number("checkpoint", checkpoint)
+    if seconds < 0:
+        raise InvalidInput(f"checkpoint must be a number of seconds from 0 on, or None for none; got {checkpoint!r}.")
+    return seconds

@@ -125,6 +125,7 @@ def describe(
         },
         "verdicts": dict(verdicts),
         "models": [model.name for model in models],
+        **({"model_options": options} if (options := {m.name: kept for m in models if (kept := _chosen(m))}) else {}),
         "data": describe_data(data),
         "settings": plain(settings.described()),
         "rate": plain(dataclasses.asdict(rate)),
@@ -135,6 +136,12 @@ def describe(
         "versions": versions(),
         "git": git_state(),
     }
+
+
+def _chosen(model: Model) -> dict[str, Any]:
+    """What a model was made with beside subject and data, where it is not the default."""
+    fields = {f.name: f.default for f in dataclasses.fields(model) if f.init and f.name not in ("subject", "data")}
+    return {name: plain(value) for name, default in fields.items() if (value := getattr(model, name)) != default}
 
 
 def describe_layer(layer: Any) -> dict[str, Any]:
@@ -154,7 +161,8 @@ def describe_layer(layer: Any) -> dict[str, Any]:
 def describe_data(data: Data) -> dict[str, Any]:
     """Name, hash, sizes and what the data says of itself."""
     tests = 0 if data.test_y is None else data.test_y.shape[0]
-    return {"name": data.name, "hash": data.hash, "n": data.n, "k": data.k, "test_n": tests, "info": plain(dict(data.info))}
+    found = {"name": data.name, "hash": data.hash, "n": data.n, "k": data.k, "test_n": tests, "info": plain(dict(data.info))}
+    return found if data.origin is None else {**found, "origin": dict(data.origin)}
 
 
 def plain(value: Any) -> Any:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.train.data import Data
+from nqf_registry.train.data import Data, named
 from nqf_registry.train.digits import labelled_images
 
 TEST = 1000
 
 
+@named("mnist")
 def mnist(layer: Any, seed: int = 0) -> Data:
     """5,000 images of 28 × 28 pixels, +1 where the digit is odd and −1 where it is even: 4,000 to train on, 1,000 to test.
 

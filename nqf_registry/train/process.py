@@ -57,6 +57,11 @@ def is_gone(process: Any) -> bool:
     return process.get("started") != _started(pid)
 
 
+def same_process(process: Any) -> bool:
+    """Whether a process that :func:`this_process` described is this one."""
+    return isinstance(process, Mapping) and dict(process) == this_process()
+
+
 def _started(pid: int) -> int | None:
     """When a process began, in ticks since the system did; None where the system does not say."""
     try:

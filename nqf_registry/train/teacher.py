@@ -13,7 +13,7 @@ from torch import Tensor
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import cast
 from nqf_registry.quadratic_form import quadratic_form
-from nqf_registry.train.data import Data
+from nqf_registry.train.data import Data, named
 from nqf_registry.train.models import Subject
 from nqf_registry.train.numbers import SEEDS, number, whole
 
@@ -22,6 +22,7 @@ SMALLEST = 1e-12
 LARGEST = 1e100  # of noise and singular values, and its inverse the least: squares beyond leave float64
 
 
+@named("teacher")
 def teacher(
     layer: Any,
     n: int = 256,

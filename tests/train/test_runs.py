@@ -11,6 +11,8 @@ from nqf_registry.errors import Diverged, InvalidInput, StorageError
 from nqf_registry.train import directory as directories
 from nqf_registry.train.runs import list_runs
 
+FILES = ["checkpoint.safetensors", "manifest.json", "records.jsonl", "weights.safetensors"]
+
 
 @pytest.fixture
 def run(units, data, tmp_path):
@@ -37,7 +39,7 @@ def test_what_is_opened_is_what_was_trained(run):
 
 
 def test_the_folder_holds_no_pickle_and_no_leftover(run):
-    assert sorted(path.name for path in run.directory.iterdir()) == ["manifest.json", "records.jsonl", "weights.safetensors"]
+    assert sorted(path.name for path in run.directory.iterdir()) == FILES
     lines = (run.directory / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == run.manifest["records"]
 
@@ -213,10 +215,10 @@ def test_of_two_runs_that_want_one_folder_one_is_refused(run, tmp_path, monkeypa
 def refusing(monkeypatch, *names):
     """A disk on which no second file has place."""
 
-    def refuse(self, name, content):
+    def refuse(self, name, content, keep=None):
         if name in names:
             raise StorageError(f"{name}: no space")
-        return real(self, name, content)
+        return real(self, name, content, keep)
 
     real = directories.RunDirectory._write
     monkeypatch.setattr(directories.RunDirectory, "_write", refuse)
@@ -255,7 +257,7 @@ def test_what_breaks_after_the_folder_is_made_is_a_failed_run(units, data, tmp_p
     def broken(*arguments, **settings):
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(importlib.import_module("nqf_registry.train.loop"), "Recorder", broken)
+    monkeypatch.setattr(importlib.import_module("nqf_registry.train.execution"), "Recorder", broken)
     with pytest.raises(MemoryError):
         nqf.compare(units, data, lr=0.1, steps=5, verify=False, directory=tmp_path / "run")
     opened = nqf.Run.open(tmp_path / "run")
