@@ -38,7 +38,17 @@ def message(failure: Failure, models: Sequence[Model], data: Data, settings: Set
             f"{text} at its initial weights of scale {settings.scales[replica]:.4g}, before any step: the rate has no part in "
             f"it. Take a smaller scale or smaller data{'' if settings.dtype == 'float64' else ', or dtype float64'}."
         )
+    if not optimizer.takes_rate:
+        return (
+            f"{text}. {optimizer.name} has no rate that could be too large: the layer's outputs or its gradient are not finite "
+            f"there. Take smaller data{'' if settings.dtype == 'float64' else ', or dtype float64'}."
+        )
     rate = optimizer.lr[replica if len(optimizer.lr) > 1 else 0]
+    largest = 1.0 if settings.schedule is None else settings.schedule.largest(failure.step)
+    given = (
+        f"{rate:.4g}" if largest == 1 else f"{rate * largest:.4g}, {rate:.4g} times the schedule's largest factor {largest:.4g}"
+    )
+    rate *= largest
     try:
         stable = largest_stable_rate(models[0].subject, data, find_loss(settings.loss), optimizer.stability_limit())
     except Exception:  # an estimate that fails must not hide what happened
@@ -52,4 +62,4 @@ def message(failure: Failure, models: Sequence[Model], data: Data, settings: Set
         hint = f"The estimated largest stable rate of {settings.optimizer} is {stable:.4g}; take a rate below it."
     else:
         hint = f"There is no estimate of the largest stable rate of {settings.optimizer} here; take a smaller one."
-    return f"{text} at rate {rate:.4g}. {hint}"
+    return f"{text} at rate {given}. {hint}"

@@ -35,6 +35,7 @@ class Flow(Optimizer):
 
     name = "flow"
     linear = True
+    takes_rate = False
     full_batch = True
     rate_default = 1.0
 

@@ -56,6 +56,7 @@ class Optimizer(ABC):
     momentum_default: ClassVar[float] = MOMENTUM
     weight_decay_default: ClassVar[float] = 0.0
     rate_default: ClassVar[float | None] = None  # of a rule whose steps do not scale with the gradient
+    takes_rate: ClassVar[bool] = True
     full_batch: ClassVar[bool] = False  # whether it needs every sample in every step
 
     lr: tuple[float, ...]

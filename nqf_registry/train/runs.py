@@ -156,6 +156,8 @@ class Run:
             elif "train_accuracy" in last:
                 text += f", train accuracy {np.mean(last['train_accuracy'][m]):.4f}"
             lines.append(text)
+        if "stalled" in self.manifest:
+            lines.append(f"stalled: {self.manifest['stalled']['message']}")
         if len(self.models) > 1:
             apart, where_ = self.deviation()
             lines.append(

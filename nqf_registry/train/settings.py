@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.train.flow import Flow
 from nqf_registry.train.losses import find_loss
 from nqf_registry.train.numbers import SEEDS, number, short, whole
 from nqf_registry.train.optimizers import Optimizer
@@ -191,7 +190,7 @@ def _once(name: str, value: Any, options: dict[str, Any]) -> Any:
 def _rates(rule: type[Optimizer], lr: Any, count: int, dtype: str) -> tuple[float, ...] | str:
     if isinstance(lr, str) and lr == "auto":
         return lr
-    if rule is Flow:
+    if not rule.takes_rate:
         raise InvalidInput("gradient flow has no rate: its time is that of rate 1. Leave lr out.")
     return _numbers("lr", lr, count, dtype, positive=True, word="a positive number, or 'auto'")
 
@@ -211,7 +210,7 @@ def _momentum(rule: type[Optimizer], momentum: Any) -> float:
 
 def _schedule(rule: type[Optimizer], schedule: Any, options: Any, steps: int) -> Schedule | None:
     found = find_schedule(schedule, options, steps)
-    if rule is Flow and found is not None:
+    if not rule.takes_rate and found is not None:
         raise InvalidInput("gradient flow has no rate that a schedule could change; leave schedule out.")
     return found
 
