@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.layer import declares
+from nqf_registry.verify.checks.around_structure import WRITTEN, around
 from nqf_registry.verify.context import Context, parameter_name
 from nqf_registry.verify.declared import asymmetry_of, declared_part
 from nqf_registry.verify.drive import Measurement
@@ -24,47 +25,17 @@ from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES
 
 NAME = "structure-matrix"
 SINGLE_PRECISION = 1e-5  # an error below it comes from float32 rather than from a wrong formula
-PARTS = ("structure", "linear", "cross", "offset", "pullback")
+PARTS = ("structure", "linear", "cross", "offset", *WRITTEN)
 
 
 def check(context: Context) -> Check:
     """Runs the check at every width and several inputs; a layer that declares nothing is told what was derived."""
     declared = [name for name in PARTS if declares(context.layer, name)]
 
-    def measure(draw: Draw) -> Measurement | None:
+    def measure(draw: Draw) -> Measurement:
         setting = context.exact_setting(draw)
-        if too_large(setting):
-            return _matrix_free(context, draw, setting, declared)
-        seen = context.measured(draw)
-        gaps = _gaps(setting, seen, [name for name in declared if name != "pullback"])
-        if "pullback" in declared:
-            gaps["pullback"] = _pullback(context, draw, setting)
-        if not gaps:
-            return None
-        asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
-        part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
-        said = _said(setting, part, gap)
-        residual = gap.residual
-        if asymmetry > AUTODIFF:
-            said = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)" + (
-                f", and {said}" if residual > seen.error else ""
-            )
-            residual = max(residual, asymmetry)
-        source = "autograd" if part == "pullback" else seen.source
-        advice = _advice(part, residual)
-        if asymmetry > AUTODIFF and _symmetric_part_is_right(setting, seen):
-            advice = _SYMMETRIC
-        elif gap.residual > max(AUTODIFF, seen.error) and part != "pullback":
-            advice = f"{_pattern(setting, seen, part)}{advice}"
-        details = {"part": part, "source": source, "said": said, "advice": advice} | {
-            f"{name}_residual": g.residual for name, g in gaps.items()
-        }
-        return Measurement(
-            residual,
-            max(AUTODIFF, seen.error),
-            counterexample=lambda: _counterexample(context, draw, setting, part, gap),
-            details=details,
-        )
+        found = (_matrix_free if too_large(setting) else _entry_by_entry)(context, draw, setting, declared)
+        return found if found.failed else around(context, draw, setting, declared) or found
 
     if not declared:
         return _derived(context)
@@ -247,7 +218,41 @@ def _general_form(context: Context) -> dict[str, Any]:
     return {"norms": norms}
 
 
-def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement | None:
+def _entry_by_entry(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement:
+    """The comparison of every entry, for a layer whose p × p matrices fit the memory budget."""
+    seen = context.measured(draw)
+    gaps = _gaps(setting, seen, [name for name in declared if name not in WRITTEN])
+    if "pullback" in declared:
+        gaps["pullback"] = _pullback(context, draw, setting)
+    if not gaps:
+        return Measurement(0.0, AUTODIFF)  # a linearise alone, and nothing was wrong with it
+    asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
+    part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
+    said = _said(setting, part, gap)
+    residual = gap.residual
+    if asymmetry > AUTODIFF:
+        said = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)" + (
+            f", and {said}" if residual > seen.error else ""
+        )
+        residual = max(residual, asymmetry)
+    source = "autograd" if part == "pullback" else seen.source
+    advice = _advice(part, residual)
+    if asymmetry > AUTODIFF and _symmetric_part_is_right(setting, seen):
+        advice = _SYMMETRIC
+    elif gap.residual > max(AUTODIFF, seen.error) and part != "pullback":
+        advice = f"{_pattern(setting, seen, part)}{advice}"
+    details = {"part": part, "source": source, "said": said, "advice": advice} | {
+        f"{name}_residual": g.residual for name, g in gaps.items()
+    }
+    return Measurement(
+        residual,
+        max(AUTODIFF, seen.error),
+        counterexample=lambda: _counterexample(context, draw, setting, part, gap),
+        details=details,
+    )
+
+
+def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement:
     """The same along random rays of one and of two neurons, for a layer whose p × p matrices are over the memory budget."""
     context.notes[f"A is {setting.p} × {setting.p}: it was compared along random rays, not entry by entry"] = None
     seen = context.along(draw)
@@ -255,7 +260,7 @@ def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[
     if "pullback" in declared:
         gaps["pullback"] = _pullback(context, draw, setting)
     if not gaps:
-        return None
+        return Measurement(0.0, AUTODIFF)
     asymmetry = asymmetry_of(setting) if "structure" in declared else 0.0
     part, gap = max(gaps.items(), key=lambda pair: pair[1].residual)
     tolerance = max(AUTODIFF, DIFFERENCES if seen.source == "differences" else 0.0)
