@@ -218,3 +218,22 @@ def test_what_is_no_flow_is_told(units, data, tmp_path, options, message):
     with pytest.raises(InvalidInput, match=message):
         nqf.compare(units, data, directory=tmp_path / "run", **{**OPTIONS, **options})
     assert not (tmp_path / "run").exists()
+
+
+def test_a_flow_that_was_interrupted_goes_on_bit_for_bit(units, data, tmp_path):
+    options = {**OPTIONS, "until": 12.0, "records": 60, "scale": 0.2, "replicas": 2, "weight_decay": 1e-3}
+    straight = nqf.compare(units, data, **options)
+
+    def interrupted(step, steps, loss):
+        if step >= 16:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nqf.compare(units, data, directory=tmp_path / "run", progress=interrupted, **options)
+    stopped = nqf.Run.open(tmp_path / "run")
+    assert stopped.status == "interrupted" and 0 < len(stopped.records) < 60
+    resumed = nqf.resume(tmp_path / "run", layer=units, data=data)
+    assert resumed.status == "finished"
+    np.testing.assert_array_equal(resumed.curves()[1], straight.curves()[1])
+    for model in straight.models:
+        assert all(torch.equal(W, resumed.weights[model][block]) for block, W in straight.weights[model].items())

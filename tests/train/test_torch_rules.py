@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
@@ -312,3 +313,20 @@ def test_values_of_every_kind_are_tensors_and_come_back():
     assert all(type(back[name]) is type(one) and str(back[name]) == str(one) for name, one in value.items())
     with pytest.raises(TypeError, match="'x' is dict"):
         encode("x", {}, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("batch", [None, 8])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_of_any_of_them_goes_on_bit_for_bit(units, data, tmp_path, name, batch):
+    options = {"optimizer": name, "batch": batch, "scale": 0.2, "lr": [0.01, 0.02], "dtype": "float64", "verify": False}
+    options |= {"schedule": "cosine", "schedule_options": {"steps": 30, "floor": 0.1}, "models": ["original", "nqf"]}
+    if name == "lbfgs":
+        options["optimizer_options"] = {"max_iter": 3}
+    straight = nqf.compare(units, data, steps=14, **options)
+    nqf.compare(units, data, steps=5, directory=tmp_path / "run", **options)
+    for steps in (9, 14):
+        resumed = nqf.resume(tmp_path / "run", steps=steps, layer=units, data=data)
+    for model in straight.models:
+        for block, W in straight.weights[model].items():
+            assert torch.equal(W, resumed.weights[model][block])
+    np.testing.assert_allclose(resumed.data["time"].values[:, -1], straight.data["time"].values[:, -1], rtol=1e-15)
