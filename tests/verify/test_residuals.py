@@ -7,7 +7,6 @@ import nqf_registry as nqf
 from nqf_registry.verify.jets import jets
 from nqf_registry.verify.residuals.determinism import determinism, global_state
 from nqf_registry.verify.residuals.finiteness import finiteness
-from nqf_registry.verify.residuals.minimality import minimality, splits
 from nqf_registry.verify.residuals.permutation_symmetry import permutation_symmetry
 from nqf_registry.verify.residuals.remainder_order import quadratic_polynomial, remainder_slope
 from nqf_registry.verify.residuals.sign_symmetry import sign_symmetry
@@ -160,36 +159,6 @@ def test_quadratic_polynomials_and_nothing_else(layer, units, setting, normal):
         assert (quadratic_polynomial(at, starts, steps) < 1e-12) is small
     far = setting(units("hard", torch.nn.functional.hardtanh))  # bilinear near zero, and only there
     assert quadratic_polynomial(far, normal(far, count=2), normal(far, count=2, seed=1)) > 1e-3
-
-
-def test_stacked_units_split_and_products_do_not(layer, setting, normal):
-    def heads(W, x):
-        return torch.einsum("nhd,hd->n", torch.tanh(torch.einsum("ni,hid->nhd", x, W["u"])), W["v"])[:, None]
-
-    at = setting(layer("heads", forward=heads, blocks={"u": (2, 3), "v": (2,)}))
-    change, split = minimality(at, normal(at, at.scale), normal(at, at.scale, 1))
-    assert change < 1e-12 and split is not None and split.parts == 2
-
-    def product(W, x):
-        return torch.einsum("ni,hid->nhd", x, W["u"]).prod(1).sum(-1, keepdim=True)
-
-    at = setting(layer("product", forward=product, blocks={"u": (2, 3)}))
-    change, _ = minimality(at, normal(at), normal(at, seed=1))
-    assert change > 1e-3  # a ↔ b in (a·x)(b·x) is a symmetry inside the neuron
-
-
-def test_interleaved_units_split_too(layer, setting, normal):
-    def forward(W, x):  # parameters 0, 2 are one unit and 1, 3 the other, for x of equal entries
-        u = W["u"].reshape(2, 2, -1)
-        return torch.tanh(u[0] * u[1]).sum(0).sum(-1).expand(len(x), 1) * x[:, :1]
-
-    at = setting(layer("interleaved", forward=forward, blocks={"u": (4,)}))
-    change, split = minimality(at, normal(at, at.scale), normal(at, at.scale, 1))
-    assert change < 1e-12 and split is not None and split.cuts[0][2] == "interleaved"
-
-
-def test_a_neuron_of_one_number_has_no_split(layer):
-    assert not list(splits(layer("scalar", forward=square, blocks={"u": (3,), "v": ()})))
 
 
 def test_finiteness_counts_and_names_the_place(layer, setting, normal):
