@@ -23,6 +23,7 @@ from nqf_registry.train.process import is_gone
 
 RECORDS = "records.jsonl"
 WEIGHTS = "weights.safetensors"
+LEFT = ".nqf-"  # how the name of a file begins that is yet to be whole; one that was killed in writing may leave it
 ROOM = 2048  # spaces after the first manifest, so that the last one fits into its place on a full disk
 
 
@@ -65,7 +66,7 @@ class RunDirectory:
         with _explained(folder.path):
             folder._lock = Lock(folder.path)
             try:
-                for left in folder.path.glob(".*.tmp"):  # what a process that was ended in writing left
+                for left in folder.path.glob(f"{LEFT}*.tmp"):  # what a process that was ended in writing left
                     left.unlink()
                 with tempfile.TemporaryFile(dir=folder.path):
                     pass
@@ -170,7 +171,7 @@ class RunDirectory:
 
     def _temporary(self, content: bytes) -> str:
         """A file beside the others that holds the content, on the disk before its name counts."""
-        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".", suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=LEFT, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -365,7 +366,7 @@ def _path(path: Any) -> Path:
 
 
 def _refuse_full(path: Path) -> None:
-    if any(path.iterdir()):
+    if any(not (one.name.startswith(LEFT) and one.name.endswith(".tmp")) for one in path.iterdir()):
         raise _taken(path, "a run" if (path / manifests.FILE).exists() else "files")
 
 

@@ -27,7 +27,7 @@ def interrupt(*at):
 
 
 def train(layer, data, path, stop=None, models=("original", "nqf"), **settings):
-    settings = {"lr": 0.05, "steps": 1200, "scale": 0.3, "records": 40, "verify": False, "checkpoint": 0, **settings}
+    settings = {"lr": 0.05, "steps": 500, "scale": 0.3, "records": 40, "verify": False, "checkpoint": 0, **settings}
     try:
         return nqf.compare(layer, data, list(models), directory=path, progress=stop or False, **settings)
     except KeyboardInterrupt:
@@ -63,10 +63,10 @@ CASES = {
 def test_three_resumes_in_a_row_give_the_bits_of_one_run(units, data, tmp_path, case):
     train(units, data, tmp_path / "whole", **CASES[case])
     train(units, data, tmp_path / "broken", interrupt(1), **CASES[case])
-    for stop in (200, 700):
+    for stop in (100, 250):
         with pytest.raises(KeyboardInterrupt):
             nqf.resume(tmp_path / "broken", layer=units, checkpoint=0, progress=interrupt(stop))
-    assert 700 <= nqf.Run.open(tmp_path / "broken").manifest["step"] < 1200
+    assert 250 <= nqf.Run.open(tmp_path / "broken").manifest["step"] < 500
     nqf.resume(tmp_path / "broken", layer=units, checkpoint=0)
     same_files(tmp_path / "whole", tmp_path / "broken")
     resumed = json.loads((tmp_path / "broken" / "manifest.json").read_text())["resumed"]
@@ -181,7 +181,7 @@ def test_what_has_no_name_is_given_again(units, data, tmp_path):
 
 def broken_run(units, data, tmp_path):
     train(units, data, tmp_path / "whole")
-    train(units, data, tmp_path / "run", interrupt(300))
+    train(units, data, tmp_path / "run", interrupt(200))
     assert (tmp_path / "run" / PREVIOUS).exists()
     return tmp_path / "run"
 
@@ -226,7 +226,7 @@ def test_records_that_are_damaged_take_an_earlier_checkpoint(units, data, tmp_pa
 
 def test_a_run_without_checkpoints_begins_again(units, data, tmp_path):
     train(units, data, tmp_path / "whole")
-    train(units, data, tmp_path / "run", interrupt(300), checkpoint=None)
+    train(units, data, tmp_path / "run", interrupt(200), checkpoint=None)
     assert find_checkpoint(tmp_path / "run", nqf.Run.open(tmp_path / "run").manifest)[0] is None
     with pytest.warns(ResumeWarning, match="goes on from its beginning"):
         nqf.resume(tmp_path / "run", layer=units, checkpoint=0)
