@@ -46,9 +46,10 @@ def fused_steps(
     u, v = view(state[names[0]], rows), view(state[names[1]], columns)
     rolling = slots.get("velocity", {})
     velocities = [view(rolling[name], h) for name, h in zip(names, (rows, columns), strict=True)] if rolling else []
-    update = _update(rule, u, v, velocities, torch.addmm if single else torch.baddbmm)
-    if update is None:
+    found = _update(rule, u, v, velocities, torch.addmm if single else torch.baddbmm)
+    if found is None:
         return None
+    update, tune = found
     table, shape, target, square = terms[0].table, (rows, columns), statistics.target, statistics.square
     mm, addmm = torch.mm, torch.addmm
 
@@ -74,17 +75,29 @@ def fused_steps(
             if here is not at:
                 here.copy_(at)
 
-    return step, finish
+    def scheduled(count: int) -> None:
+        tune(rule.rates(count)[0])
+        step(count)
+
+    return step if rule.schedule is None else scheduled, finish
 
 
-def _update(rule: Optimizer, u: Tensor, v: Tensor, velocities: list[Tensor], add: Any) -> Update | None:
-    """What the rule does with K: from u, v and K to the new u and v, of which one lies in another buffer."""
+def _update(
+    rule: Optimizer, u: Tensor, v: Tensor, velocities: list[Tensor], add: Any
+) -> tuple[Update, Callable[[float], None]] | None:
+    """What the rule does with K, from these to the new u and v, of which one lies in another buffer; what sets the rate."""
     rates, decays = list(rule.lr), list(rule.weight_decay)
     if len(rates) > 1 or len(decays) > 1:
         return None
     lr, decay, beta = rates[0], decays[0], rule.momentum
+    kept = 1 - lr * decay
+
+    def tune(rate: float) -> None:
+        nonlocal lr, kept
+        lr, kept = rate, 1 - rate * decay
+
     if isinstance(rule, GradientDescent):
-        spare, kept = torch.empty_like(v), 1 - lr * decay
+        spare = torch.empty_like(v)
 
         def descend(u: Tensor, v: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal spare
@@ -93,7 +106,7 @@ def _update(rule: Optimizer, u: Tensor, v: Tensor, velocities: list[Tensor], add
             spare = v
             return u, new
 
-        return descend
+        return descend, tune
     if not isinstance(rule, Momentum | Nesterov):
         return None
     a, b = velocities
@@ -110,14 +123,14 @@ def _update(rule: Optimizer, u: Tensor, v: Tensor, velocities: list[Tensor], add
             u.add_(a, alpha=-lr)
             v.add_(b, alpha=-lr)
             return u, v
-        new = add(v, K.mT, u, beta=1 - lr * decay, alpha=-lr, out=spare)
-        _add_into(u, K, v, 1 - lr * decay, -lr)
+        new = add(v, K.mT, u, beta=kept, alpha=-lr, out=spare)
+        _add_into(u, K, v, kept, -lr)
         spare = v
         u.add_(a, alpha=-lr * beta)
         new.add_(b, alpha=-lr * beta)
         return u, new
 
-    return roll
+    return roll, tune
 
 
 def _add_into(target: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float) -> None:

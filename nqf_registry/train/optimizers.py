@@ -113,12 +113,16 @@ class Optimizer(ABC):
             return lambda count: self.step(state, objective.gradient(state), slots, count), lambda: None
         return lambda count: self.at(count).step(state, objective.gradient(state), slots, count), lambda: None
 
-    def at(self, count: int) -> Optimizer:
-        """The rule of one step, counted from 1: its rates times the schedule's factor, and no schedule any more."""
+    def rates(self, count: int) -> tuple[float, ...]:
+        """The rates of one step, counted from 1: those of the rule times the schedule's factor."""
         if self.schedule is None:
-            return self
+            return self.lr
         factor = self.schedule(count - 1)
-        return replace(self, lr=tuple(factor * lr for lr in self.lr), schedule=None)
+        return tuple([factor * lr for lr in self.lr])
+
+    def at(self, count: int) -> Optimizer:
+        """The rule of one step, counted from 1: at its rates, without a schedule."""
+        return self if self.schedule is None else replace(self, lr=self.rates(count), schedule=None)
 
     def rescaled(self, factor: float) -> Optimizer:
         """The rule with its rates times a factor and its weight decays divided by it."""

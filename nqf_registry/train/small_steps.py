@@ -111,6 +111,15 @@ def small_steps(
         if not same:
             _add(axpy, v, b, step)
 
+    def scheduled(step: Step) -> Step:
+        def take(count: int) -> None:
+            nonlocal lr, kept
+            [lr] = rule.rates(count)
+            kept = 1 - lr * decay
+            step(count)
+
+        return step if rule.schedule is None else take
+
     def finish() -> None:
         limits.restore_original_limits()
         for name, at in ((left, u), (right, v)):
@@ -119,8 +128,8 @@ def small_steps(
 
     if velocity:
         a, b = velocity[left], velocity[right]
-        return roll, finish
-    return descend, finish
+        return scheduled(roll), finish
+    return scheduled(descend), finish
 
 
 @functools.cache

@@ -73,7 +73,7 @@ def test_warmup_multiplies_any_other():
 
 
 @pytest.mark.parametrize("rule", ["gd", "momentum", "nesterov"])
-@pytest.mark.parametrize("way", ["auto", "closed-form"])
+@pytest.mark.parametrize("way", ["auto", "statistics", "closed-form"])
 def test_linear_models_follow_any_schedule_exactly(rule, way):
     layer = nqf.default_registry().get("two-layer-mlp", n_in=4, n_out=1, width=9)
     data = nqf.teacher(layer, n=32)

@@ -38,12 +38,11 @@ class StatisticsObjective(Objective):
         shapes = {name: tuple(block.shape) for name, block in state.items()}
         if self.way_for(rule, shapes) == "blas":
             return small_steps(self.statistics, rule, state, slots)
-        fused = None if rule.schedule else fused_steps(self.statistics, rule, state, slots)  # those keep one rate
-        return fused or super().stepper(rule, state, slots)
+        return fused_steps(self.statistics, rule, state, slots) or super().stepper(rule, state, slots)
 
     def way_for(self, rule: Optimizer, shapes: dict[str, tuple[int, ...]]) -> str:
         """``blas`` where steps are small, else ``statistics``."""
-        small = self.small and rule.schedule is None and are_small(self.statistics, rule, shapes, self.targets.device)
+        small = self.small and are_small(self.statistics, rule, shapes, self.targets.device)
         return "blas" if small else self.way
 
 
