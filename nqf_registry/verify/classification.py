@@ -62,4 +62,8 @@ def why_undecided(facts: Facts) -> str:
         return "the gradient at zero could not be measured"
     if facts.exact is None:
         return "the remainder could not be measured"
-    return "f is constant near W = 0, or all its terms up to order six vanish"
+    kept = "the expansion up to order two vanishes, and what is promised of it was measured all the same"
+    if facts.order is None:
+        where = f" up to weights of about {facts.still:.1e}" if facts.still is not None else " near it"
+        return f"f does not move away from W = 0{where} and moves further out, so it has no leading order; {kept}"
+    return f"its leading order is {facts.order:.3g}, and orders up to {HIGHEST} have a name; {kept}"

@@ -43,6 +43,7 @@ class Facts:
     smooth: bool | None = None
     exact: bool | None = None
     order: float | None = None
+    still: float | None = None
     reasons: list[str] = field(default_factory=list)
 
 

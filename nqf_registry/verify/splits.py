@@ -64,8 +64,8 @@ def splits(blocks: Blocks, parts: int, whole: bool = True) -> Iterator[Split]:
     Example:
         >>> [str(split) for split in splits({"u": (2, 3), "v": (2,)}, 2)]
         ['2 parts: u along axis 0, v along axis 0']
-        >>> [str(split) for split in splits({"u1": (3,), "u2": (3,), "v": (2,)}, 2)]
-        ['2 parts: u1 | u2, v along axis 0']
+        >>> [split.cuts for split in splits({"u1": (3,), "u2": (3,), "v": (2,)}, 2)]
+        [('u1 | u2', 'v along axis 0'), ('u2 | u1', 'v along axis 0')]
     """
     indices = _indices(blocks)
     dearest = sum(max(REST, 2 + len(shape)) for shape in blocks.values())

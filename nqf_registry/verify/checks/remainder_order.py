@@ -39,6 +39,8 @@ def check(context: Context) -> Check:
         rays = context.rays(draw, setting, 4)
         off = quadratic_polynomial(setting, rays[:2], rays[2:])
         if draw.instance == 0:
+            if setting.order is None and not setting.homogeneous:
+                context.facts.still = min(setting.scale, context.facts.still or setting.scale)
             polynomial.append(off)
             orders.append(setting.order)
         reference = expansion_of(context, draw, setting)

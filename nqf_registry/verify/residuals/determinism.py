@@ -40,6 +40,15 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
         setting: the layer and its inputs.
         first: weights that are tried several times.
         second: weights that are tried in between, so that a state that one call leaves behind is seen by the next.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> W = torch.ones(setting.p, setting.d, dtype=torch.float64)
+        >>> seen = determinism(setting, W, 2 * W)
+        >>> seen.residual, seen.changed
+        (0.0, ())
     """
     layer, x = setting.layer, {name: t.clone() for name, t in setting.x.items()}
     held = Holdings(layer)

@@ -18,6 +18,13 @@ def finiteness(setting: Setting, W: Tensor) -> tuple[int, str]:
     Returns:
         How many of the values at W = 0, at W, at W / 10⁶ and at W with each neuron zero in turn are not finite, and where the
         first one is.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, width=3)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> finiteness(setting, torch.ones(setting.p, setting.d, dtype=torch.float64))
+        (0, '')
     """
     points, names = [setting.zero, 1e-6 * W, W], ["at W = 0", "near W = 0", "at W"]
     for neuron in range(setting.d):

@@ -20,6 +20,15 @@ def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[
 
     Returns:
         The residual, and the index of the worst permutation.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, width=3)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> W = torch.randn(setting.p, setting.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        >>> residual, worst = permutation_symmetry(setting, W, [[1, 0, 2], [2, 0, 1]])
+        >>> residual < 1e-12
+        True
     """
     gaps = changes(setting, W, torch.stack([W[:, list(order)] for order in orders]))
     return float(gaps.max()), int(gaps.argmax())

@@ -22,6 +22,16 @@ def pullback(setting: Setting, stacked: Tensor, seed: int = 0) -> Gap:
 
     Raises:
         LayerError: the layer's own gradient is no dict like W.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> exact = nqf.default_registry().get("quadratic-network")
+        >>> class Doubled(type(exact)):
+        ...     def pullback(self, W, x, cotangent):
+        ...         return {name: 2 * g for name, g in nqf.quadratic_form(exact, x).pullback(W, cotangent).items()}
+        >>> setting = Setting(Doubled(), exact.sample(2, torch.Generator().manual_seed(0)))
+        >>> round(pullback(setting, torch.ones(setting.p, setting.d, dtype=torch.float64)).residual, 6)
+        1.0
     """
     layer: Any = setting.layer
     W = {name: block.detach().clone() for name, block in layer.unstack(stacked).items()}

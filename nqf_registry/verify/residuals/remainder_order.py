@@ -121,6 +121,14 @@ def quadratic_polynomial(setting: Setting, starts: Tensor, steps: Tensor) -> flo
 
     Returns:
         max |f(a+3b) − 3f(a+2b) + 3f(a+b) − f(a)| / Σ |f| at sizes from 2⁻¹² to 2¹⁶ length scales, where f is finite.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("quadratic-network")
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> starts = torch.ones(1, setting.p, setting.d, dtype=torch.float64)
+        >>> quadratic_polynomial(setting, starts, starts.cumsum(1)) < 1e-12
+        True
     """
     sizes = setting.scale * 2.0 ** torch.arange(-12, 17, 2, dtype=torch.float64)
     lines = torch.stack([starts + j * steps for j in range(4)])  # (4, q, p, d)

@@ -18,6 +18,14 @@ def sign_symmetry(setting: Setting, W: Tensor) -> tuple[float, int]:
 
     Returns:
         The residual, and the worst neuron.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, activation="gelu")
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> W = torch.randn(setting.p, setting.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        >>> sign_symmetry(setting, W)[0] > 0.1                    # v gelu(u·x) is not even
+        True
     """
     flips = 1 - 2 * torch.eye(setting.d, dtype=W.dtype)  # (d, d): row i flips neuron i
     gaps = changes(setting, W, W * flips[:, None, :])

@@ -71,6 +71,14 @@ def smoothness(setting: Setting, base: Tensor, a: Tensor, b: Tensor) -> Kinks:
         base: weights (p, d) that the rays start from.
         a: a direction (p, d).
         b: another.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, activation="relu")
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> a, b = torch.randn(2, setting.p, setting.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        >>> smoothness(setting, setting.zero, a, b).worst[1]
+        'the one-sided derivatives of order 2 along a ray differ'
     """
     rays = torch.stack([a, b, a + b, a - b, a + 2 * b]) / 2
     look = _look(setting, base, rays, REACH)

@@ -48,6 +48,15 @@ def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Ten
 
     Raises:
         Undecided: f is not finite there.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, width=3)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> W = torch.randn(setting.p, setting.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        >>> seen = zero_gradient(setting, W, 0, torch.eye(setting.p, dtype=torch.float64))
+        >>> seen.differences < 1e-6, seen.autodiff < 1e-12
+        (True, True)
     """
     base = others.clone()
     base[:, neuron] = 0
