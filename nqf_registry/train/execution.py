@@ -34,6 +34,7 @@ from nqf_registry.train.records import Probe, Record, Recorder, find_probes
 from nqf_registry.train.room import tell_low_disk
 from nqf_registry.train.runs import Run
 from nqf_registry.train.settings import DTYPES, Settings
+from nqf_registry.train.stalls import stalled
 
 Report = Callable[[int, int, float], None]
 
@@ -45,6 +46,11 @@ class Resumption(Protocol):
     checkpoint: Checkpoint | None
     kept: list[Record]
     problems: list[str]
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """How many replicas of each model one call takes."""
+        ...
 
     def settle(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """The manifest of the run as it goes on, from what it would be if it began now; refused where that is another run."""
@@ -75,6 +81,7 @@ def carry_out(
     verify: bool,
     way: str,
     checkpoint: float | None,
+    replica_chunk: int | None = None,
     resumption: Resumption | None = None,
 ) -> Run:
     """Prepares a run whose settings are checked, carries it out and closes it, whatever happens."""
@@ -90,10 +97,13 @@ def carry_out(
     batches = None
     if settings.batch is not None:
         batches = Batches(data.n, settings.batch, settings.batch_seed, torch.device(settings.device))
-    lockstep = Lockstep(models, local, loss, optimizer, batches, way)
+    groups = None if replica_chunk is None else dict.fromkeys((model.name for model in models), replica_chunk)
+    if resumption is not None:
+        groups = resumption.groups
+    lockstep = Lockstep(models, local, loss, optimizer, batches, way, groups, replica_chunk)
     manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), said)
     now = lockstep.begin(initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device))
-    manifest |= {"way": way, "ways": lockstep.ways(now)}
+    manifest |= {"way": way, "ways": lockstep.ways(now), "replica_groups": dict(lockstep.group)}
     if (elapsed := settings.elapsed(records)) is not None:
         manifest["elapsed"] = elapsed
     kept: list[Record] = []
@@ -103,7 +113,7 @@ def carry_out(
         if resumption.checkpoint is not None:
             now = resumption.checkpoint.restore([model.name for model in models], now)
 
-    status, failure = "failed", None
+    status, failure, still = "failed", None, None
     safe: Safe | None = None
     with terminable():
         folder = _folder(directory, manifest, resumption)
@@ -128,6 +138,7 @@ def carry_out(
                         written = time.monotonic()
                     if kept:
                         report(now.step, settings.steps, float(np.mean(kept[-1]["train_loss"][0])))
+            still = None if failure is not None else stalled(lockstep, local, settings, optimizer, kept, now)
             status = "finished" if failure is None else "diverged"
         except (KeyboardInterrupt, SystemExit):
             status = "interrupted"
@@ -145,6 +156,8 @@ def carry_out(
             manifest |= {"status": status, "step": 0 if last is None else last.step}
             if failure is not None:
                 manifest["failure"] = described(failure, models, settings)
+            if still is not None:
+                manifest["stalled"] = still
             again = safe if checkpoint is not None and failure is None else None
             refused = None if folder is None else _close(folder, manifest, weights, models, again)
             run = Run(manifest, kept, weights, None if folder is None else folder.path, time.perf_counter() - started)

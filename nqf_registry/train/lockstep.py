@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from nqf_registry.train import groups
 from nqf_registry.train.batches import Batches
 from nqf_registry.train.data import Data
 from nqf_registry.train.losses import Loss
@@ -67,6 +68,9 @@ class Lockstep:
         optimizer: the rule of the subject's own weights; each model follows its own version of it.
         batches: the minibatches, None for all samples in every step.
         way: how gradients are computed, see :meth:`nqf_registry.train.models.Model.objective`.
+        group: how many replicas of each model, by its name, are computed by one call; it decides the last bits. Chosen when
+            the run begins where it is left out.
+        chunk: how many replicas step through a block before the next ones do, a group if left out; it decides nothing.
 
     Raises:
         InvalidInput: a model does not follow the rule, or cannot go that way.
@@ -80,7 +84,10 @@ class Lockstep:
         optimizer: Optimizer,
         batches: Batches | None,
         way: str = "auto",
+        group: Mapping[str, int] | None = None,
+        chunk: int | None = None,
     ) -> None:
+        self.group, self.chunk = dict(group or {}), chunk
         self.models, self.data, self.loss, self.batches, self.way = models, data, loss, batches, way
         self.rules = [model.rule(optimizer) for model in models]
         self._objectives: list[Objective] | None = None
@@ -90,15 +97,35 @@ class Lockstep:
     def begin(self, W: State) -> Progress:
         """The run before its first step, from weights W (R, *shape, d)."""
         states = [model.start(W) for model in self.models]
+        self._choose_groups(states)
         return Progress(0, states, [rule.slots(state) for rule, state in zip(self.rules, states, strict=True)])
 
     def ways(self, progress: Progress) -> dict[str, str]:
         """How the gradient of each model is computed, by its name."""
-        parts = zip(self.models, self.objectives(progress.step), self.rules, progress.states, strict=True)
+        objectives, shapes = self.objectives(progress.step), self._shapes(progress.states)
         return {
-            model.name: objective.way_for(rule, {name: tuple(block.shape) for name, block in state.items()})
-            for model, objective, rule, state in parts
+            model.name: objective.way_for(rule, own)
+            for model, objective, rule, own in zip(self.models, objectives, self.rules, shapes, strict=True)
         }
+
+    def _shapes(self, states: Sequence[State]) -> list[dict[str, tuple[int, ...]]]:
+        """Shapes of the trained blocks of a group of each model."""
+        return [
+            {name: (min(len(block), self.group.get(model.name, len(block))), *block.shape[1:]) for name, block in state.items()}
+            for model, state in zip(self.models, states, strict=True)
+        ]
+
+    def _choose_groups(self, states: Sequence[State]) -> None:
+        """How many replicas each call takes, where nobody has said."""
+        replicas = len(next(iter(states[0].values())))
+        objectives = self.objectives(0) if replicas > 1 else []
+        for model, objective, rule, state in zip(self.models, objectives, self.rules, states, strict=False):
+            if model.name in self.group:
+                groups.check_rule(rule, replicas, self.group[model.name])
+            elif groups.divides(rule):
+                way = objective.way_for(rule, {name: tuple(block.shape) for name, block in state.items()})
+                by_sample = None if way in ("statistics", "blas") else len(objective.targets)
+                self.group[model.name] = groups.fitting(state, by_sample)
 
     @property
     def bound(self) -> list[Bound] | None:
@@ -118,21 +145,39 @@ class Lockstep:
         counts = range(progress.step + 1, step + 1)
         with torch.no_grad():
             if self.batches is None:
-                for take, finish in self._steppers(self.objectives(0), progress):
+                for chunk in self._steppers(self.objectives(0), progress):
                     for count in counts:
-                        take(count)
-                    finish()
+                        for take, _ in chunk:
+                            take(count)
+                    for _, finish in chunk:
+                        finish()
             else:
                 for count in counts:
-                    for take, finish in self._steppers(self.objectives(count - 1), progress):
-                        take(count)
-                        finish()
+                    for chunk in self._steppers(self.objectives(count - 1), progress):
+                        for take, finish in chunk:
+                            take(count)
+                            finish()
         progress.step = step
 
-    def _steppers(self, objectives: Sequence[Objective], progress: Progress) -> list[tuple[Step, Finish]]:
-        """How each model steps; the models do not see each other, so each may take several steps before the next does."""
-        parts = zip(objectives, self.rules, progress.states, progress.slots, strict=True)
-        return [objective.stepper(rule, state, slots) for objective, rule, state, slots in parts]
+    def _steppers(self, objectives: Sequence[Objective], progress: Progress) -> Iterator[list[tuple[Step, Finish]]]:
+        """How each chunk of replicas of each model steps.
+
+        Neither models nor replicas see each other, so each chunk may take several steps before the next does.
+        """
+        parts = zip(self.models, objectives, self.rules, progress.states, progress.slots, strict=True)
+        for model, objective, rule, state, slots in parts:
+            replicas = len(next(iter(state.values())))
+            group = self.group.get(model.name, replicas)
+            if group >= replicas:
+                yield [objective.stepper(rule, state, slots)]
+                continue
+            for chunk in groups.chunks(replicas, group, self.chunk or group):
+                yield [
+                    objective.stepper(
+                        groups.part_of_rule(rule, *span), groups.part_of_state(state, *span), groups.part_of_slots(slots, *span)
+                    )
+                    for span in chunk
+                ]
 
     def failure(self, before: Progress, last: int) -> Failure | None:
         """The first step up to ``last`` at which something is not finite, found by stepping again from a finite point.

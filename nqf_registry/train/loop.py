@@ -18,7 +18,7 @@ from nqf_registry.train.data import Data
 from nqf_registry.train.execution import Report, carry_out
 from nqf_registry.train.memory import check_memory
 from nqf_registry.train.models import WAYS, Model
-from nqf_registry.train.numbers import number
+from nqf_registry.train.numbers import number, whole
 from nqf_registry.train.preparation import check_settings
 from nqf_registry.train.records import Probe
 from nqf_registry.train.runs import Run
@@ -48,6 +48,7 @@ def train(
     chunk: int | None = None,
     way: str = "auto",
     checkpoint: float | None = 60.0,
+    replica_chunk: int | None = None,
     optimizer_options: Mapping[str, Any] | None = None,
     schedule: str | Callable[[int], float] | None = None,
     schedule_options: Mapping[str, Any] | None = None,
@@ -86,6 +87,8 @@ def train(
             (full batches and the squared loss), or ``auto``, which chooses from the sizes; the manifest says which.
         checkpoint: seconds between checkpoints of a run that has a folder, 0 for one as often as there can be, None for none;
             see :func:`nqf_registry.resume`.
+        replica_chunk: how many replicas are computed by one call and step through a block before the next ones do. If left out,
+            what fits the cache of a CPU or the memory of a GPU; the manifest says how many. The last bits depend on it.
         optimizer_options: further constants of an optimiser of torch, or method and tolerances of the flow, by name.
         schedule: a factor on the rate: ``warmup``, ``linear``, ``cosine``, ``cosine-restarts``, ``step``, ``milestones``,
             ``exponential`` or ``polynomial``, or a function of the number of steps done.
@@ -151,8 +154,11 @@ def train(
     )
     if way not in ("auto", *WAYS):
         raise InvalidInput(f"way must be auto or one of {', '.join(WAYS)}, got {way!r}.{did_you_mean(str(way), WAYS)}")
+    width = None if replica_chunk is None else whole("replica_chunk", replica_chunk, 1)
     check_memory(models[0].subject, len(models), settings)
-    return carry_out(models, data, settings, chosen, probes, directory, progress, verify, way, check_interval(checkpoint))
+    return carry_out(
+        models, data, settings, chosen, probes, directory, progress, verify, way, check_interval(checkpoint), width
+    )
 
 
 def check_interval(checkpoint: Any) -> float | None:

@@ -49,6 +49,7 @@ def resume(
     optimizer: Any = None,
     schedule: Callable[[int], float] | None = None,
     checkpoint: float | None = 60.0,
+    replica_chunk: int | None = None,
     progress: bool | Report = False,
     force: bool = False,
     registry: Registry | None = None,
@@ -71,6 +72,8 @@ def resume(
         optimizer: the class of the rule, where it is not one of torch.
         schedule: the function that was the run's schedule.
         checkpoint: seconds between checkpoints, 0 for as many as possible, None for none.
+        replica_chunk: how many replicas step through a block before the next ones do, rounded up to whole groups of those that
+            one call computes. The groups are those that the run began with, so that no bit depends on it.
         progress: as in :func:`nqf_registry.train`.
         force: whether to go on where something that changes the numbers is not what it was, such as the layer's source.
         registry: where layers and data sets are looked for; the default one with ``plugins`` if left out.
@@ -94,6 +97,7 @@ def resume(
         200
     """
     interval, say = check_interval(checkpoint), tell or _warn
+    width = None if replica_chunk is None else whole("replica_chunk", replica_chunk, 1)
     folder = directories.RunDirectory.reopen(directory)
     with contextlib.ExitStack() as stack:
         stack.callback(folder.close)
@@ -126,7 +130,7 @@ def resume(
         resumption = Resumed(folder, found, kept, problems, manifest, force, say)
         stack.enter_context(_threads(manifest.get("threads")))
         taken, way = _probes(manifest, probes), manifest.get("way", "auto")
-        return carry_out(models, given, made, chosen, taken, None, progress, False, way, interval, resumption)
+        return carry_out(models, given, made, chosen, taken, None, progress, False, way, interval, width, resumption)
 
 
 @dataclasses.dataclass
@@ -150,6 +154,12 @@ class Resumed:
     before: dict[str, Any]
     force: bool
     say: Tell
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """How many replicas of each model one call takes; it decides the last bits."""
+        every = dict.fromkeys(self.before["models"], len(self.before["settings"]["seeds"]))
+        return {**every, **self.before.get("replica_groups", {})}
 
     def settle(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """The manifest of the run as it goes on: what it was, where it was resumed, and what has changed.
