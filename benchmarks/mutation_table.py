@@ -26,20 +26,23 @@ FORM = ("structure-matrix", "remainder-order")
 ZERO = ("zero-gradient-at-zero",)
 
 
-def with_structure(layer, kind, change):
+def with_structure(layer, kind, what, change):
     """A mutant whose structure is a function of the right one, the layer and its inputs."""
     original = type(layer).structure
-    return Mutant(kind, altered(layer, structure=lambda self, x: change(self, original(self, x), x)), FORM)
+    wrong = altered(layer, structure=lambda self, x: change(self, original(self, x), x))
+    return Mutant(kind, wrong, FORM, description=what)
 
 
 def covariance_with_n_minus_one(layer):
     """Σ_X over N − 1 where the layer has it over N."""
-    return with_structure(layer, "covariance with N − 1", lambda self, A, x: (x["X"].shape[1] / (x["X"].shape[1] - 1)) * A)
+    return with_structure(
+        layer, "covariance with N − 1", "Σ_X over N − 1", lambda self, A, x: (x["X"].shape[1] / (x["X"].shape[1] - 1)) * A
+    )
 
 
 def sum_for_mean(layer):
     """A sum over tokens where the layer has the mean."""
-    return with_structure(layer, "sum for mean", lambda self, A, x: float(x["X"].shape[1]) * A)
+    return with_structure(layer, "sum for mean", "tokens added", lambda self, A, x: float(x["X"].shape[1]) * A)
 
 
 def uncentred(layer):
@@ -51,7 +54,7 @@ def uncentred(layer):
         size = (x["X"].square().sum((1, 2)) / centred.square().sum((1, 2))).sqrt()
         return nqf.dense(original(self, x).dense() * size[:, None, None, None])
 
-    return Mutant("mean not taken off", altered(layer, structure=structure), FORM)
+    return Mutant("mean not taken off", altered(layer, structure=structure), FORM, description="A of the size of X Xᵀ / N")
 
 
 def transposed_square(**sizes):
@@ -66,20 +69,31 @@ def transposed_square(**sizes):
 
 def without_root(name):
     """The 1/√size of the logits forgotten."""
-    return lambda layer: with_structure(layer, f"1/√{name} forgotten", lambda self, A, x: float(getattr(self, name)) ** 0.5 * A)
+
+    def make(layer):
+        return with_structure(
+            layer, f"1/√{name} forgotten", f"A × √{name}", lambda self, A, x: float(getattr(self, name)) ** 0.5 * A
+        )
+
+    return make
 
 
 def mean_for_sum(layer):
     """Patches averaged where the layer adds them."""
     count = layer.positions[0] * layer.positions[1]
-    return with_structure(layer, "mean for sum", lambda self, A, x: (1 / count) * A)
+    return with_structure(layer, "mean for sum", "patches averaged", lambda self, A, x: (1 / count) * A)
 
 
-def forgotten_slope(layer):
+def forgotten_slope(**choices):
     """φ'(0) = 1 for an activation that has another slope."""
-    other = dataclasses.replace(layer, activation="gelu")
-    slope = nqf.activation("gelu").slope
-    return with_structure(other, "slope of the activation forgotten", lambda self, A, x: (1 / slope) * A)
+    slope = nqf.activation(next(iter(choices.values()))).slope
+
+    def make(layer):
+        other = dataclasses.replace(layer, **choices)
+        what = "φ'(0) = 1 for gelu"
+        return with_structure(other, "slope of the activation forgotten", what, lambda self, A, x: (1 / slope) * A)
+
+    return make
 
 
 def false_zero_gradient(**choices):
@@ -88,7 +102,8 @@ def false_zero_gradient(**choices):
     def make(layer):
         other = dataclasses.replace(layer, **choices)
         claims = dataclasses.replace(other.claims, zgz=True)
-        return Mutant("false claim: zero gradient at zero", altered(other, claims=claims), ZERO)
+        what = "claims.zgz = True where it does not hold"
+        return Mutant("false claim: zero gradient at zero", altered(other, claims=claims), ZERO, description=what)
 
     return make
 
@@ -98,7 +113,7 @@ def missing_linear(**choices):
 
     def make(layer):
         other = dataclasses.replace(layer, **choices)
-        return Mutant("linear part forgotten", altered(other, linear=lambda self, x: {}), FORM)
+        return Mutant("linear part dropped", altered(other, linear=lambda self, x: {}), FORM, description="g = 0 declared")
 
     return make
 
@@ -109,14 +124,19 @@ OWN = {
     "single-head-attention": [covariance_with_n_minus_one, uncentred, without_root("width")],
     "tied-query-key-attention": [without_root("width")],
     "multi-head-attention": [sum_for_mean],
+    "mixture-of-experts": [
+        forgotten_slope(gate="gelu"),
+        false_zero_gradient(gate="sigmoid"),
+        missing_linear(gate="sigmoid"),
+    ],
     "single-layer-cnn": [
         mean_for_sum,
-        forgotten_slope,
+        forgotten_slope(activation="gelu"),
         false_zero_gradient(activation="sigmoid"),
         missing_linear(activation="sigmoid"),
     ],
     "two-layer-mlp": [
-        forgotten_slope,
+        forgotten_slope(activation="gelu"),
         false_zero_gradient(activation="sigmoid"),
         missing_linear(activation="sigmoid"),
     ],
@@ -124,9 +144,10 @@ OWN = {
 
 WHY = {
     "neurons weighted by index": "the width is fixed at 1, and the first index weighs 1",
-    "blocks exchanged": "the two blocks have the same couplings, or none, so A is its own image",
-    "coefficient transposed": "the coefficient is symmetric, or only its symmetric part enters A",
+    "blocks exchanged": "both blocks meet the same coefficient, so A is its own image",
+    "coefficient transposed": "A is the symmetric part of the form, which transposing the coefficient leaves alone",
     "matrix not symmetric": "A is diagonal: it has no other triangle",
+    ("mixture-of-experts", "coefficient transposed"): "gate and expert both see x, so the two vectors are one",
 }
 
 
@@ -178,7 +199,8 @@ def page(results):
     survivors = [result for result in results if result.survived]
     planted, caught = len(results) - len(equivalent), sum(result.caught for result in results)
     by_check = Counter(name for result in results if result.caught for name in result.by)
-    kinds = len({result.kind for result in results})
+    what_of = {result.kind: result.description.replace("|", "\\|") for result in results}
+    kinds = len(what_of)
     lines = [
         "# The verifier, verified",
         "",
@@ -200,7 +222,10 @@ def page(results):
         "",
         "## By kind of fault",
         "",
-        *table(counted(results, lambda r: r.kind), ("kind", "caught / planted", "equivalent")),
+        *table(
+            [(kind, what_of[kind], *row) for kind, *row in counted(results, lambda r: r.kind)],
+            ("kind", "what was done", "caught / planted", "equivalent"),
+        ),
         "",
         "## By check",
         "",
@@ -211,7 +236,7 @@ def page(results):
         "## Equivalent mutants",
         "",
         *table(
-            [(f"`{r.layer}`", r.kind, WHY.get(r.kind, ""), r.equivalent) for r in equivalent],
+            [(f"`{r.layer}`", r.kind, WHY.get((r.layer, r.kind), WHY.get(r.kind, "")), r.equivalent) for r in equivalent],
             ("entry", "kind", "why it is the same layer", "equal comparisons"),
         ),
         "",

@@ -32,7 +32,8 @@ def claim_faults(layer: Layer) -> list[Mutant]:
 
 
 def _claiming(layer: Layer, kind: str, expected: tuple[str, ...], **claims: bool) -> Mutant:
-    return Mutant(kind, altered(layer, claims=dataclasses.replace(layer.claims, **claims)), expected)
+    what = f"claims.{next(iter(claims))} = True where it does not hold"
+    return Mutant(kind, altered(layer, claims=dataclasses.replace(layer.claims, **claims)), expected, description=what)
 
 
 def _draws(layer: Layer) -> list[tuple[dict[str, Tensor], dict[str, Tensor]]]:

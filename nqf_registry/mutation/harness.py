@@ -22,6 +22,7 @@ class Result:
         caught: whether the verification did not pass, for one of the reasons that the fault gives it.
         by: the checks that failed, or that were promised and could not be decided.
         equivalent: in how many comparisons the mutant did and declared the same as the layer; 0 where it differs.
+        description: what was done.
     """
 
     layer: str
@@ -29,6 +30,7 @@ class Result:
     caught: bool
     by: tuple[str, ...]
     equivalent: int = 0
+    description: str = ""
 
     @property
     def survived(self) -> bool:
@@ -63,5 +65,5 @@ def run_mutants(layer: Layer, profile: str = "dev", seed: int = 0, mutants: Iter
             by += tuple(check.name for check in report.failures if check.status == UNDECIDED)
         caught = not report.passed and bool(set(by) & set(mutant.expected))
         equal = 0 if caught else comparisons(layer, mutant.layer)
-        results.append(Result(layer.key, mutant.kind, caught, by, equal))
+        results.append(Result(layer.key, mutant.kind, caught, by, equal, mutant.description))
     return results

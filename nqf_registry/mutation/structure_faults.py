@@ -1,4 +1,4 @@
-"""Faults of what a layer declares: its structure matrix, f(0), and its written gradient."""
+"""Faults of what a layer declares of its expansion: A(x), g(x), B(x) and f(0)."""
 
 from __future__ import annotations
 
@@ -22,32 +22,44 @@ Fault = Callable[[Layer, Structure, Inputs], Structure]
 
 
 def structure_faults(layer: Layer) -> list[Mutant]:
-    """The mutants of a layer that declares its structure; none of one that does not."""
-    if not declares(layer, "structure"):
-        return []
-    found = [Mutant(f"structure × {factor:g}", _with(layer, _scaled(factor)), EXPECTED) for factor in (1.01, 2.0, -1.0)]
+    """The mutants of each part that a layer declares; none of what it leaves out."""
     x = layer.sample(SAMPLES, torch.Generator().manual_seed(0))
+    found = _of_structure(layer, x) if declares(layer, "structure") else []
+    if declares(layer, "offset"):
+        wrong = altered(layer, offset=_offset(type(layer)))
+        found.append(Mutant("offset wrong", wrong, EXPECTED, description="f(0) + 0.1 declared"))
+    return found + _general(layer, x)
+
+
+def _of_structure(layer: Layer, x: Inputs) -> list[Mutant]:
+    found = [
+        Mutant(f"structure × {factor:g}", _with(layer, _scaled(factor)), EXPECTED, description=f"{factor:g} A")
+        for factor in (1.01, 2.0, -1.0)
+    ]
     own: Any = layer
     A = own.structure(x).dense()
-    optional: list[tuple[str, Fault | None]] = [
-        ("coefficient transposed", _transposed(own.structure(x))),
-        ("Kronecker factors swapped", _column_major if any(_axes(shape) > 1 for shape in layer.blocks().values()) else None),
-        ("block dropped", _dropped(layer, A)),
-        ("blocks exchanged", _exchanged(layer)),
-        ("error in one output", _in_one_output if A.shape[1] > 1 else None),
-        ("error in one sample", _in_one_sample),
-        ("samples in another order", _rolled),
-        ("error in one entry", _in_one_entry),
-        ("matrix not symmetric", _skewed),
-        ("coupling too many", _extra),
-        ("error at one width", _at_one_width if layer.resized(3).width == 3 else None),
+    optional: list[tuple[str, str, Fault | None]] = [
+        ("coefficient transposed", "axes of a coefficient exchanged", _transposed(own.structure(x))),
+        (
+            "Kronecker factors swapped",
+            "blocks stacked column by column",
+            _column_major if any(_axes(shape) > 1 for shape in layer.blocks().values()) else None,
+        ),
+        ("block dropped", "no coupling between two coupled blocks", _dropped(layer, A)),
+        ("blocks exchanged", "two blocks of one size in each other's place", _exchanged(layer)),
+        ("error in one output", "A of the last output × 1.01", _in_one_output if A.shape[1] > 1 else None),
+        ("error in one sample", "A of the last sample × 1.01", _in_one_sample),
+        ("samples in another order", "each sample has the A of the one before", _rolled),
+        ("error in one entry", "the largest entry × 1.01", _in_one_entry),
+        ("matrix not symmetric", "the same form in one triangle", _skewed),
+        ("coupling too many", "one entry more, a hundredth of the largest", _extra),
+        ("error at one width", "A × 1.01 at width 3", _at_one_width if layer.resized(3).width == 3 else None),
+        ("error where a sample is alone", "A × 1.01 where n = 1", _alone),
+        ("inputs clamped", "A of inputs cut off at 1", _clamped(layer)),
     ]
-    found += [Mutant(kind, _with(layer, fault), EXPECTED) for kind, fault in optional if fault is not None]
-    if declares(layer, "offset"):
-        found.append(Mutant("offset wrong", altered(layer, offset=_offset(type(layer))), EXPECTED))
-    if declares(layer, "pullback"):
-        found.append(Mutant("gradient × 1.01", altered(layer, pullback=_pullback(type(layer))), ("structure-matrix",)))
-    return found
+    return found + [
+        Mutant(kind, _with(layer, fault), EXPECTED, description=what) for kind, what, fault in optional if fault is not None
+    ]
 
 
 def _with(layer: Layer, fault: Fault) -> Layer:
@@ -182,12 +194,37 @@ def _at_one_width(layer: Layer, structure: Structure, x: Inputs) -> Structure:
     return (1 + SMALL) * structure if layer.width == 3 else structure
 
 
+def _alone(layer: Layer, structure: Structure, x: Inputs) -> Structure:
+    return (1 + SMALL) * structure if next(iter(x.values())).shape[0] == 1 else structure
+
+
+def _clamped(layer: Layer) -> Fault | None:
+    """A of inputs cut off at 1, which is right for small ones."""
+    if all(port.integer for port in layer.ports().values()):
+        return None
+    original: Any = type(layer).structure  # type: ignore[attr-defined]
+    return lambda own, structure, x: original(own, {k: t.clamp(-1, 1) if t.is_floating_point() else t for k, t in x.items()})
+
+
+def _general(layer: Layer, x: Inputs) -> list[Mutant]:
+    """The mutants of g and B, where a layer declares some that are not zero."""
+    own: Any = layer
+    found = []
+    if declares(layer, "linear") and any(bool(part.any()) for part in own.linear(x).values()):
+        g = type(layer).linear  # type: ignore[attr-defined]
+        scaled = altered(layer, linear=lambda self, x: {name: (1 + SMALL) * part for name, part in g(self, x).items()})
+        found.append(Mutant("linear part × 1.01", scaled, EXPECTED, description="1.01 g"))
+        found.append(
+            Mutant("linear part dropped", altered(layer, linear=lambda self, x: {}), EXPECTED, description="g = 0 declared")
+        )
+    if declares(layer, "cross") and bool(own.cross(x).dense().any()):
+        B = type(layer).cross  # type: ignore[attr-defined]
+        for factor in (1 + SMALL, 0.0):
+            kind = "cross part × 1.01" if factor else "cross part dropped"
+            wrong = altered(layer, cross=lambda self, x, factor=factor: factor * B(self, x))
+            found.append(Mutant(kind, wrong, EXPECTED, description=f"{factor:g} B"))
+    return found
+
+
 def _offset(original: Any) -> Callable[[Layer, Inputs], Any]:
     return lambda self, x: original.offset(self, x) + 0.1
-
-
-def _pullback(original: Any) -> Callable[[Layer, Any, Inputs, Tensor], dict[str, Tensor]]:
-    def pullback(self: Layer, W: Any, x: Inputs, cotangent: Tensor) -> dict[str, Tensor]:
-        return {name: 1.01 * part for name, part in original.pullback(self, W, x, cotangent).items()}
-
-    return pullback
