@@ -14,7 +14,7 @@ COLOURS = ("#1b6ca8", "#d1495b", "#3a7d44", "#8d6a9f")  # told apart in print an
 
 
 def plot_losses(run: Run, path: Path) -> Path:
-    """Draws training loss, and test loss and accuracy where there is a test set, against the step.
+    """Draws training loss, and test loss and accuracy where there is a test set, against the step, or the time of a flow.
 
     The loss axis is logarithmic where the loss falls by more than a factor of five. The step axis is logarithmic from step 1
     on, so that step 0 has a place on it.
@@ -45,10 +45,12 @@ def plot_losses(run: Run, path: Path) -> Path:
     if test:
         _lines(axes[1], run, ["test_accuracy"])
         axes[1].set_ylabel("test accuracy")
+    along, what = _along(run)
+    first = float(along[1]) if what == "time" and len(along) > 1 else 1.0
     for axis in axes:
-        axis.set_xscale("symlog", linthresh=1, linscale=0.3)
-        axis.set_xlim(0, max(int(data["step"].values[-1]), 1))
-        axis.set_xlabel("step")
+        axis.set_xscale("symlog", linthresh=first, linscale=0.3)
+        axis.set_xlim(0, max(float(along[-1]), first))
+        axis.set_xlabel(what)
         axis.grid(alpha=0.25, which="major")
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=9)
@@ -62,14 +64,21 @@ def plot_losses(run: Run, path: Path) -> Path:
     return path
 
 
+def _along(run: Run) -> tuple[Any, str]:
+    """What curves are drawn against: steps, or the times of a gradient flow."""
+    if run.manifest["settings"].get("times"):
+        return run.data["time"].values[0], "time"
+    return run.data["step"].values, "step"
+
+
 def _lines(axis: Any, run: Run, variables: list[str]) -> None:
-    steps = run.data["step"].values
+    along, _ = _along(run)
     for m, model in enumerate(run.models):
         for variable in variables:
             faint = variable == "test_loss"
             for r, curve in enumerate(run.data[variable].values[m]):
                 axis.plot(
-                    steps,
+                    along,
                     curve,
                     color=COLOURS[m % len(COLOURS)],
                     linestyle="-" if model == "original" else "--",

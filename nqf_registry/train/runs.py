@@ -142,7 +142,12 @@ class Run:
         lr = settings["lr"]
         where = f", {settings['replicas']} replicas" if settings.get("replicas", 1) > 1 else ""
         rates = f"{lr[0]:.4g}" if len(set(lr)) == 1 else f"{min(lr):.4g} to {max(lr):.4g}"
-        lines.append(f"{settings['optimizer']}, rate {rates} ({self.manifest['rate']['rule']}){where}, status {self.status}")
+        if settings.get("times"):
+            lines.append(f"gradient flow to time {settings['times'][-1]:.6g}{where}, status {self.status}")
+        else:
+            shape = f" × {settings['schedule']['name']}" if settings.get("schedule") else ""
+            rule = self.manifest["rate"]["rule"]
+            lines.append(f"{settings['optimizer']}, rate {rates}{shape} ({rule}){where}, status {self.status}")
         if not self.records:
             return [*lines, "nothing was recorded"]
         first, last = self.records[0], self.records[-1]

@@ -57,6 +57,30 @@ def test_numbers_by_replica_and_quiet(cli):
     assert settings["lr"] == [0.1, 0.2] and settings["scales"] == [0.1, 0.2] and settings["momentum"] == 0.5
 
 
+def test_optimizers_schedules_and_the_flow(cli):
+    code, out, _ = cli(
+        "train", "phase-retrieval", *SMALL, "--optimizer", "adamw", "--opt", "betas=[0.8,0.9]", "--weight-decay", "0.1",
+        "--schedule", "step", "--schedule-opt", "every=10", "--schedule-opt", "factor=0.5", "--out", "here",
+    )  # fmt: skip
+    assert code == 0 and "torch.optim.AdamW, rate 0.001 × step (auto: 0.001, the default of torch.optim.AdamW)" in out
+    settings = nqf.Run.open("here").manifest["settings"]
+    assert settings["optimizer_options"] == {"betas": [0.8, 0.9]} and settings["weight_decay"] == [0.1]
+    assert settings["schedule"] == {"name": "step", "options": {"every": 10, "factor": 0.5, "warmup": 0}}
+    flow = ("train", "phase-retrieval", "--optimizer", "flow", "--data-set", "n=32")
+    code, out, _ = cli(*flow, "--until", "0.5,1,20", "--opt", "rtol=1e-5", "--out", "there")
+    assert code == 0 and "gradient flow to time 20, status finished" in out
+    assert nqf.Run.open("there").data["time"].values.tolist() == [[0.0, 0.5, 1.0, 20.0]]
+    for arguments, message in (
+        (flow, "needs until="),
+        ((*flow, "--until", "soon"), "--until expects a number"),
+        ((*flow, "--until", "3", "--steps", "4"), "gradient flow takes no steps"),
+        (("train", "phase-retrieval", "--schedule", "cosin"), "Did you mean 'cosine'"),
+        (("train", "phase-retrieval", "--opt", "beta"), "expected an option of the optimizer as NAME=VALUE"),
+    ):
+        code, _, err = cli(*arguments)
+        assert code == 2 and message in err and "Traceback" not in err
+
+
 def test_a_composition_file_is_trained(cli, tmp_path):
     (tmp_path / "two.yaml").write_text("""
 inputs: {x: [4]}
