@@ -103,7 +103,7 @@ class Layer:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in ("structure", "cross"):
-            if name in cls.__dict__:  # so that what a layer returns knows its blocks, and .dense() takes no argument
+            if callable(cls.__dict__.get(name)):  # so that its result knows its blocks, and .dense() takes no argument
                 setattr(cls, name, _bound(name, cls.__dict__[name]))
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
