@@ -22,9 +22,16 @@ def kink_faults(layer: Layer) -> list[Mutant]:
     name = reached(layer)
     found = [
         Mutant("kink inside", computing(layer, _inside(name)), EXPECTED, description=f"w + {SLOPE} |w| for one block"),
-        Mutant("kink added", plus(lambda f, W, x: first(W).abs().sum()), EXPECTED, description="+ Σ |w|"),
-        Mutant("kink of second order", plus(lambda f, W, x: _odd_square(first(W))), EXPECTED, description="+ Σ w |w|"),
-        Mutant("kink of third order", plus(lambda f, W, x: (first(W).abs() ** 3).sum()), EXPECTED, description="+ Σ |w|³"),
+        Mutant("kink added", plus(lambda f, W, x: first(W).abs().sum()), EXPECTED, description=f"+ {STRENGTH} Σ |w|"),
+        Mutant(
+            "kink of second order", plus(lambda f, W, x: _odd_square(first(W))), EXPECTED, description=f"+ {STRENGTH} Σ w |w|"
+        ),
+        Mutant(
+            "kink of third order",
+            plus(lambda f, W, x: (first(W).abs() ** 3).sum()),
+            EXPECTED,
+            description=f"+ {STRENGTH} Σ |w|³",
+        ),
     ]
     if layer.n_params > 1:
         found.append(
@@ -32,7 +39,7 @@ def kink_faults(layer: Layer) -> list[Mutant]:
                 "largest of a neuron's parameters",
                 plus(_largest_parameter),
                 EXPECTED,
-                description="+ Σ_i max_a w_ai², even along every ray",
+                description=f"+ {STRENGTH} Σ_i max_a w_ai², even along every ray",
             )
         )
     if layer.resized(2).width == 2:
@@ -41,7 +48,7 @@ def kink_faults(layer: Layer) -> list[Mutant]:
                 "largest of the neurons",
                 plus(lambda f, W, x: (first(W) ** 2).amax()),
                 EXPECTED,
-                description="+ max_i w_i², symmetric and even along every ray",
+                description=f"+ {STRENGTH} max_i w_i², symmetric and even along every ray",
             )
         )
     return found

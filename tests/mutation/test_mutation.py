@@ -61,7 +61,77 @@ def test_the_layer_itself_passes():
 
 def test_a_written_gradient_is_planted_in_too():
     assert "gradient × 1.01" in MUTANTS and "offset wrong" in MUTANTS and "constant added" in MUTANTS
-    assert len(MUTANTS) >= 30
+    assert len(MUTANTS) >= 45 and all(mutant.description for mutant in MUTANTS.values())
+
+
+@dataclass(frozen=True)
+class Coupled(nqf.Layer):
+    """Σ_i a·x σ(w_i·x) + b (Σ_i w_i·x)²: g and B are not zero, the replica axis and linearise are its own."""
+
+    key = "test-coupled"
+    claims = nqf.Claims(zgz=False)
+    batched = True
+    width: int = 3
+
+    def blocks(self):
+        return {"w": (3,)}
+
+    def sample(self, n, generator):
+        return {"x": torch.randn(n, 3, generator=generator)}
+
+    def forward(self, W, x):
+        h = x["x"] @ W["w"]  # (…, n, d)
+        return (torch.tanh(h) + h**2).sum(-1, keepdim=True) + 0.5 * h.sum(-1, keepdim=True) ** 2
+
+    def linearise(self, W, x):
+        h = x["x"] @ W["w"]
+        slope = 1 - torch.tanh(h) ** 2 + 2 * h + h.sum(-1, keepdim=True)
+        return self.forward(W, x), lambda c: {"w": x["x"].mT @ (c * slope)}
+
+    def structure(self, x):
+        return 1.5 * nqf.quadratic("i,ni,nj,j->n", "w", x["x"], x["x"], "w")
+
+    def linear(self, x):
+        return {"w": x["x"][:, None]}
+
+    def cross(self, x):
+        return 0.5 * nqf.quadratic("i,ni,nj,j->n", "w", x["x"], x["x"], "w")
+
+
+GENERAL = {mutant.kind: mutant for mutant in plan(Coupled())}
+
+
+def test_the_coupled_layer_itself_passes():
+    report = nqf.verify(Coupled())
+    assert report.passed and report.classification == "general-nqf"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "linear part × 1.01",
+        "linear part dropped",
+        "cross part × 1.01",
+        "cross part dropped",
+        "false claim: zero gradient at zero",
+        "replicas mixed",
+        "gradient × 1.01",
+        "gradient of one neuron wrong",
+        "structure × 1.01",
+        "noise",
+    ],
+)
+def test_faults_of_the_general_form_and_of_a_replica_axis_are_caught(kind):
+    [result] = run_mutants(Coupled(), mutants=[GENERAL[kind]])
+    assert result.caught, result
+
+
+def test_a_layer_that_declares_nothing_has_mutants_too():
+    class Plain(Units):
+        structure = offset = pullback = None
+
+    kinds = [mutant.kind for mutant in plan(Plain())]
+    assert len(kinds) >= 25 and not [kind for kind in kinds if kind.startswith(("structure", "offset", "gradient ×"))]
 
 
 def test_the_same_layer_in_other_words_is_equivalent_and_another_is_not():
@@ -76,6 +146,30 @@ def test_the_same_layer_in_other_words_is_equivalent_and_another_is_not():
         altered(layer, pullback=lambda self, W, x, c: {n: 1.0001 * g for n, g in type(layer).pullback(self, W, x, c).items()}),
     ):
         assert comparisons(layer, other) == 0
+
+
+@pytest.mark.parametrize(
+    "kind", ["weights written to", "torch seeded", "random numbers drawn", "inputs drawn elsewhere", "gradient cut"]
+)
+def test_a_mutant_of_the_same_values_is_not_equivalent(kind):
+    """What it writes to, draws, or gives as a gradient tells it apart."""
+    assert comparisons(Units(), MUTANTS[kind].layer) == 0
+
+
+def test_a_mutant_that_writes_after_it_has_computed_is_not_equivalent():
+    class Late(Units):
+        def forward(self, W, x):
+            value = Units.forward(self, W, x)
+            W["v"].mul_(1.5)
+            return value
+
+    assert comparisons(Units(), Late()) == 0
+
+
+def test_two_neurons_as_one_is_the_same_function():
+    """The mutants of the partition are right but for their partition: nothing else may fail or be undecided."""
+    for kind in ("two neurons as one", "two neurons side by side"):
+        assert [check.name for check in nqf.verify(MUTANTS[kind].layer).failures] == ["minimality"]
 
 
 def test_a_difference_at_one_width_only_is_no_equivalence():
