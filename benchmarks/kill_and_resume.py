@@ -1,7 +1,7 @@
 """Runs that are killed at random moments and resumed, against the same runs uninterrupted.
 
 ``python benchmarks/kill_and_resume.py [--moments 50] [--seed 0]`` trains five kinds of run, each once without interruption.
-Then it starts each again and again and ends the process by SIGKILL at a moment drawn evenly over the time that the whole run took;
+Then it starts each again and again and ends the process by SIGKILL at a moment drawn evenly over the time of the whole run;
 every third is killed twice more while it is resumed. Records, weights and last checkpoint must have the bytes of the
 uninterrupted run. Exit code 1 where one does not.
 """

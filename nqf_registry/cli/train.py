@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from nqf_registry.cli.options import json_option, pass_registry, plugin_option, print_json, resolve_layer, size_option
-from nqf_registry.errors import Diverged, InvalidInput, UnknownKey
+from nqf_registry.errors import Diverged, InvalidInput, StorageError, UnknownKey
 from nqf_registry.registry import Registry
 from nqf_registry.spelling import did_you_mean
 
+if TYPE_CHECKING:
+    from nqf_registry.train.runs import Run
+
+WITH_RESUME = ("resumed", "steps", "records", "checkpoint", "replica_chunk", "force", "quiet", "as_json")
+OPTION_NAMES = {"data_name": "data", "data_options": "data-set", "sizes": "set", "probes": "probe"}
+
 
 @click.command("train")
-@click.argument("subject", metavar="KEY")
+@click.argument("subject", metavar="KEY", required=False)
 @click.option(
     "--data", "data_name", default="teacher", show_default=True, help="digits, teacher, mnist, or a plugin's data set."
 )
@@ -47,6 +55,12 @@ from nqf_registry.spelling import did_you_mean
 @click.option("--dtype", default="float32", show_default=True, help="float32 or float64.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, …")
 @click.option("--out", metavar="DIR", help="The run's folder, new or empty; runs/KEY-DATA-1, -2, … if left out.")
+@click.option("--checkpoint", default=60.0, show_default=True, help="Seconds between checkpoints; 0 for all there can be.")
+@click.option("--replica-chunk", type=int, help="Replicas that step together; what fits the cache if left out.")
+@click.option(
+    "--resume", "resumed", metavar="DIR", help="Go on with the run in DIR as if it had never stopped; --steps for more."
+)
+@click.option("--force", is_flag=True, help="With --resume: go on although the layer or a version has changed.")
 @click.option("--quiet", is_flag=True, help="Print only where the run lies.")
 @size_option
 @json_option
@@ -54,7 +68,7 @@ from nqf_registry.spelling import did_you_mean
 @pass_registry
 def command(
     registry: Registry,
-    subject: str,
+    subject: str | None,
     data_name: str,
     data_options: tuple[str, ...],
     models: str,
@@ -68,12 +82,23 @@ def command(
     out: str | None,
     quiet: bool,
     as_json: bool,
+    resumed: str | None,
+    force: bool,
     **settings: Any,
 ) -> None:
     """Train the layer KEY, or the composition in the YAML file KEY, as written and as its quadratic form, in lockstep.
 
     The same initial weights, the same samples, one rate. Exit code 3 where the run diverged; what was recorded is kept.
+
+    A run that ended early, by Ctrl-C, a kill or a full disk, goes on by nqf train --resume DIR.
     """
+    if resumed is not None:
+        _resume(registry, resumed, force, quiet, as_json)
+        return
+    if subject is None:
+        raise InvalidInput("nqf train takes the KEY of a layer or a composition's YAML file; or --resume and a run's folder.")
+    if force:
+        raise InvalidInput("--force belongs to --resume; a new run has nothing to overrule.")
     from nqf_registry.train.compare import compare
     from nqf_registry.train.data import load_data
     from nqf_registry.train.directory import free_name, left_empty
@@ -94,7 +119,7 @@ def command(
         raise InvalidInput(f"--models takes a model, or several with commas: {', '.join(MODELS)}; got {models!r}.")
     # what is wrong with these is told before anything is computed for the data
     checked = dict(settings, **numbers)
-    check_settings(directory=out, chunk=None, **checked)
+    check_settings(directory=out, chunk=None, **{n: v for n, v in checked.items() if n not in ("checkpoint", "replica_chunk")})
     what = _subject(registry, subject, sizes)
     data = load_data(data_name, what, registry, **_options("the data set", "n=512", data_options))
     directory = Path(out) if out is not None else free_name("runs", f"{what.key}-{data.name}")
@@ -108,6 +133,49 @@ def command(
         if error.run.records:
             error.run.plot()
         raise
+    except (KeyboardInterrupt, SystemExit, StorageError):
+        _say_how(directory)
+        raise
+    _report(run, quiet, as_json)
+
+
+def _resume(registry: Registry, directory: str, force: bool, quiet: bool, as_json: bool) -> None:
+    """Goes on with a run; everything but its steps is what it was."""
+    from nqf_registry.train.resume import resume
+
+    context = click.get_current_context()
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in given:
+        if name not in WITH_RESUME:
+            word = "KEY" if name == "subject" else f"--{OPTION_NAMES.get(name, name).replace('_', '-')}"
+            raise InvalidInput(f"{word} belongs to a new run; a resumed run has its own. Leave it out, or --resume.")
+    params = context.params
+    try:
+        run = resume(
+            directory,
+            steps=params["steps"] if "steps" in given else None,
+            records=params["records"] if "records" in given else None,
+            checkpoint=params["checkpoint"],
+            replica_chunk=params["replica_chunk"],
+            progress=not (quiet or as_json),
+            force=force,
+            registry=registry,
+            tell=lambda text: click.echo(f"Note: {text}", err=True),
+        )
+    except (KeyboardInterrupt, SystemExit, StorageError):
+        _say_how(Path(directory))
+        raise
+    _report(run, quiet, as_json)
+
+
+def _say_how(directory: Path) -> None:
+    """How a run that ended early goes on, where there is one."""
+    if (directory / "manifest.json").exists():
+        click.echo(f"What was computed is kept. Go on by: nqf train --resume {shlex.quote(str(directory))}", err=True)
+
+
+def _report(run: Run, quiet: bool, as_json: bool) -> None:
+    """Draws the picture and prints what came out."""
     picture = run.plot()
     if as_json:
         assert run.directory is not None
@@ -117,8 +185,8 @@ def command(
                 "run": str(run.directory),
                 "picture": str(picture),
                 "status": run.status,
-                "subject": what.key,
-                "data": data.name,
+                "subject": run.manifest["subject"]["key"],
+                "data": run.manifest["data"]["name"],
                 "lr": run.manifest["settings"]["lr"],
                 "rule": run.manifest["rate"]["rule"],
                 "verdicts": run.manifest["verdicts"],
@@ -134,7 +202,8 @@ def command(
     if not quiet:
         for line in run.summary():
             click.echo(line)
-        click.echo(f"took {run.seconds:.1f} s; the curves are in {picture}")
+        took = "" if run.seconds is None else f"took {run.seconds:.1f} s; "
+        click.echo(f"{took}the curves are in {picture}")
     click.echo(f"run: {run.directory}")
 
 
