@@ -67,8 +67,7 @@ def jets(setting: Setting, base: Tensor, rays: Tensor, reach: float = 2.0**-4) -
     powers = reach ** torch.arange(DEGREE + 1, dtype=torch.float64)
     coefficients = torch.einsum("jm,smrnk->srjnk", solve, values) / powers[:, None, None]
     signs = (-1.0) ** torch.arange(DEGREE + 1, dtype=torch.float64)
-    size = 2.0**-53 * float(values.abs().max()) + float(
-        setting.rounding(torch.tensor([reach * setting.scale], dtype=torch.float64))
-    )
+    largest = torch.maximum(base.abs().max(), torch.tensor(reach * setting.scale, dtype=torch.float64))
+    size = 2.0**-53 * float(values.abs().max()) + float(setting.rounding(largest))
     rounding = solve.norm(dim=1) / powers * size * 8
     return Jets(coefficients[0], coefficients[1] * signs[:, None, None], rounding)
