@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import nqf_registry as nqf
-from nqf_registry.errors import Diverged, InvalidInput
+from nqf_registry.errors import Diverged, InvalidInput, WorkFailed
 from nqf_registry.train.flow import Flow, flow_times
 from nqf_registry.train.lockstep import Lockstep
 from nqf_registry.train.losses import find_loss
@@ -237,3 +237,33 @@ def test_a_flow_that_was_interrupted_goes_on_bit_for_bit(units, data, tmp_path):
     np.testing.assert_array_equal(resumed.curves()[1], straight.curves()[1])
     for model in straight.models:
         assert all(torch.equal(W, resumed.weights[model][block]) for block, W in straight.weights[model].items())
+
+
+def test_an_integrator_that_gives_up_keeps_the_run(units, data, tmp_path, monkeypatch):
+    import scipy.integrate
+
+    honest = scipy.integrate.DOP853.step
+
+    def tired(solver):
+        if solver.t > 0.5:
+            solver.status = "failed"
+            return "Required step size is less than spacing between numbers."
+        return honest(solver)
+
+    monkeypatch.setattr(scipy.integrate.DOP853, "step", tired)
+    with pytest.raises(WorkFailed, match=r"the flow of replica 0 cannot go on at time .* to an accuracy of rtol = 1e-09"):
+        nqf.compare(units, data, ["nqf"], until=200.0, records=40, directory=tmp_path / "run", **OPTIONS)
+    run = nqf.Run.open(tmp_path / "run")
+    assert run.status == "failed" and len(run.records) >= 1 and np.isfinite(run.curves()[1]).all()
+
+
+def test_a_composition_flows_and_follows_torch(units):
+    layer = nqf.default_registry().get("two-layer-mlp", n_in=3, n_out=3, width=4)
+    graph = nqf.Graph("two").input("x", 3).layer("first", layer, "x").layer("second", layer, "first").output("second")
+    data = linear(3, 3)
+    options = {"dtype": "float64", "verify": False, "scale": 0.5, "replicas": 2}
+    for rule in ({"optimizer": "flow", "until": 3.0}, {"optimizer": "adamw", "lr": 0.01, "steps": 60}):
+        run = nqf.compare(graph, data, **rule, **options)
+        assert (run.curves()[1][..., -1] < 0.8 * run.curves()[1][..., 0]).all()
+        alone = nqf.compare(graph, data, **rule, **{**options, "replicas": 1, "seed": 1})
+        np.testing.assert_allclose(run.curves()[1][:, 1], alone.curves()[1][:, 0], rtol=1e-9)
