@@ -1,7 +1,9 @@
-"""``nqf runs``: the runs below a folder with their status, or one of them."""
+"""``nqf runs``: the runs below a folder with their status, one of them, or several beside each other."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,24 @@ from nqf_registry.errors import InvalidInput
 
 
 @click.command("runs")
-@click.argument("words", nargs=-1, metavar="[DIR] | show RUN")
+@click.argument("words", nargs=-1, metavar="[DIR] | show RUN | compare RUN RUN… | plot RUN…")
+@click.option(
+    "--out", metavar="FILE", help="Of plot and compare: the picture of the loss curves, SVG, PNG or PDF by its ending."
+)
 @json_option
 @plugin_option
-def command(words: tuple[str, ...], as_json: bool) -> None:
-    """List the runs below DIR (./runs if left out), or show the one in the folder RUN.
+def command(words: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """List the runs below DIR (./runs if left out), show the one in the folder RUN, or compare or plot several.
 
-    A folder that is itself named show is written ./show.
+    compare says which settings differ, where each run ended, and how far the loss curves are from those of the first. plot
+    draws the curves of all into one picture, runs.png unless --out says otherwise. A folder that is itself named show, compare
+    or plot is written ./show.
     """
+    if words[:1] in (("compare",), ("plot",)):
+        _several(words[0], words[1:], out, as_json)
+        return
+    if out is not None:
+        raise InvalidInput("--out belongs to nqf runs plot and nqf runs compare.")
     if words[:1] == ("show",):
         if len(words) != 2:
             raise InvalidInput(f"nqf runs show takes the folder of one run, got {len(words) - 1} arguments.")
@@ -66,6 +78,51 @@ def _row(where: Path, what: dict[str, Any] | str) -> dict[str, Any]:
     }
 
 
+def _several(verb: str, paths: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """Compares or draws the runs in some folders."""
+    from nqf_registry.train.comparison import compare_runs
+    from nqf_registry.train.curves import plot_runs
+    from nqf_registry.train.runs import Run
+
+    least = 2 if verb == "compare" else 1
+    if len(paths) < least:
+        raise InvalidInput(
+            f"nqf runs {verb} takes the folders of {'two runs or more' if least > 1 else 'runs'}, got {len(paths)}."
+        )
+    runs = [Run.open(path) for path in paths]
+    picture = plot_runs(runs, paths, Path(out or "runs.png")) if out is not None or verb == "plot" else None
+    if verb == "plot":
+        if as_json:
+            print_json({"runs": list(paths), "picture": str(picture)})
+        else:
+            click.echo(f"the curves are in {picture}")
+        return
+    found = compare_runs(runs, paths)
+    if as_json:
+        pictured = {} if picture is None else {"picture": str(picture)}
+        print_json({**dataclasses.asdict(found), **pictured})
+        return
+    rows = [("", *paths), ("status", *(run.status for run in runs))]
+    rows += [(name, *map(_brief, values)) for name, values in found.differing.items() if name not in ("status", "step")]
+    rows += [(f"last loss, {model}", *map(_brief, values)) for model, values in found.last.items()]
+    print_table(rows)
+    for one in found.distances:
+        click.echo(
+            f"{paths[one.run]}, {one.model}: largest distance from {paths[0]}, |ΔL| / L(0), {one.distance:.2g} at step "
+            f"{one.step} of {one.steps} that both recorded"
+        )
+    if picture is not None:
+        click.echo(f"the curves are in {picture}")
+
+
+def _brief(value: Any) -> str:
+    """A value for a table."""
+    if value is None:
+        return "–"
+    text = f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 28 else f"{text[:27]}…"
+
+
 def _show(path: str, as_json: bool) -> None:
     from nqf_registry.train.runs import Run
 
@@ -79,6 +136,9 @@ def _show(path: str, as_json: bool) -> None:
         click.echo(line)
     for name, verdict in manifest["verdicts"].items():
         click.echo(verdict if verdict.startswith(name) else f"{name}: {verdict}")
+    for place in manifest.get("resumed", []):
+        changed = f" although {'; '.join(place['changed'])}" if place.get("changed") else ""
+        click.echo(f"resumed at step {place['step']}{changed}")
     if failure := manifest.get("failure"):
         click.echo(f"left the finite numbers at step {failure['step']}: {failure['model']}, replica {failure['replica']}")
     rest = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())

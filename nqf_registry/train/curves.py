@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,17 @@ from nqf_registry.errors import InvalidInput, StorageError
 if TYPE_CHECKING:
     from nqf_registry.train.runs import Run
 
-COLOURS = ("#1b6ca8", "#d1495b", "#3a7d44", "#8d6a9f")  # told apart in print and by the colour-blind
+STYLES = ("-", "--", ":", "-.")
+COLOURS = (
+    "#1b6ca8",
+    "#d1495b",
+    "#3a7d44",
+    "#8d6a9f",
+    "#c98a1b",
+    "#4b9aaa",
+    "#7a4a2b",
+    "#5c5c5c",
+)  # told apart in print and by the colour-blind
 
 
 def plot_losses(run: Run, path: Path) -> Path:
@@ -69,6 +80,57 @@ def _along(run: Run) -> tuple[Any, str]:
     if run.manifest["settings"].get("times"):
         return run.data["time"].values[0], "time"
     return run.data["step"].values, "step"
+
+
+def plot_runs(runs: Sequence[Run], names: Sequence[str], path: Path) -> Path:
+    """Draws the training loss of several runs in one picture: a colour a run, a line style a model.
+
+    Of several replicas the mean is drawn, with their range as a band.
+
+    Raises:
+        InvalidInput: nothing was recorded, or the ending of the path is no format.
+        StorageError: the file cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not all(run.records for run in runs):
+        empty = next(name for run, name in zip(runs, names, strict=True) if not run.records)
+        raise InvalidInput(f"the run {empty} recorded nothing, so there is no curve to draw.")
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    formats = FigureCanvasAgg(figure).get_supported_filetypes()
+    if path.suffix.lstrip(".") not in formats:
+        raise InvalidInput(f"a figure needs one of the endings {', '.join(sorted(formats))}; got {path.name!r}.")
+    axis = figure.subplots()
+    models = list(dict.fromkeys(model for run in runs for model in run.models))
+    low, high = float("inf"), 0.0
+    for r, (run, name) in enumerate(zip(runs, names, strict=True)):
+        for model in run.models:
+            steps, loss = run.curves("train_loss", model)
+            low, high = min(low, float(loss.min())), max(high, float(loss.max()))
+            colour, m = COLOURS[r % len(COLOURS)], models.index(model)
+            label = f"{name}, {model}" if len(models) > 1 else name
+            axis.plot(
+                steps, loss.mean(0), color=colour, linestyle=STYLES[m % len(STYLES)], linewidth=1.6, label=label, zorder=2 + m
+            )
+            if len(loss) > 1:
+                axis.fill_between(steps, loss.min(0), loss.max(0), color=colour, alpha=0.15, linewidth=0)
+    if low > 0 and high > 5 * low:
+        axis.set_yscale("log")
+    else:
+        axis.set_ylim(bottom=0)
+    axis.set_xscale("symlog", linthresh=1, linscale=0.3)
+    axis.set_xlim(0, max(*(int(run.records[-1]["step"]) for run in runs), 1))
+    axis.set_xlabel("step")
+    axis.set_ylabel("training loss")
+    axis.grid(alpha=0.25, which="major")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    try:
+        figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else {})
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from error
+    return path
 
 
 def _lines(axis: Any, run: Run, variables: list[str]) -> None:
