@@ -130,10 +130,16 @@ def find_scale(measured: Profile) -> Scale | None:
     found = _find(measured)
     if found is None or found.order is None:
         return found
-    for part in measured.outputs:
-        own = _find(part)
-        if own is not None and own.order is not None and not own.homogeneous and (own.size < found.size or found.homogeneous):
-            found = replace(own, order=found.order)
+    parts = [_find(part) for part in measured.outputs]
+    if len(parts) == measured.spread.shape[-1] and all(part is not None for part in parts):
+        # Each follows its own law: where the mean leaves one, the output that is largest has changed.
+        whole = next((part for part in parts if part is not None and part.order is not None), found)
+        found = replace(whole, order=found.order)
+    for part in parts:
+        if part is None or part.order is None or part.homogeneous:
+            continue
+        if found.homogeneous or part.size < found.size:
+            found = replace(part, order=found.order)
     return found
 
 

@@ -52,3 +52,21 @@ def test_an_offset_hides_small_weights(units, setting):
     assert float(profile(raised, x).rounding[20]) > 1e6 * float(profile(plain, x).rounding[20])
     scale = find_scale(profile(raised, x))
     assert scale is not None and scale.order == pytest.approx(2.0, abs=0.02)
+
+
+def test_the_scale_is_the_smallest_of_any_output(layer, setting):
+    """Beside an output that grows without end, the one that saturates sets the scale; a cancelling constant sets none."""
+
+    def both(W, x):
+        a = x @ W["u"]
+        return torch.stack([1e6 * (a**2).sum(-1), torch.tanh(100 * a**2).sum(-1)], -1)
+
+    at = setting(layer("both", forward=both, blocks={"u": (3,)}))
+    alone = setting(layer("alone", forward=lambda W, x: both(W, x)[:, 1:], blocks={"u": (3,)}))
+    assert at.scale == alone.scale < 0.1 and at.order == pytest.approx(2.0) and not at.homogeneous
+
+    def cancelling(W, x):
+        q = ((x @ W["u"]) ** 2).sum(-1)
+        return torch.stack([q, q + 1e6 - 1e6], -1)
+
+    assert setting(layer("cancelling", forward=cancelling, blocks={"u": (3,)})).homogeneous
