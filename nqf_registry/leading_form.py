@@ -27,7 +27,7 @@ from nqf_registry.partitions import Partition, label, partitions, symmetry_facto
 
 HIGHEST = 6
 MEMORY = 2**26  # bytes that the tensor of one partition may take
-WORK = 2**16  # entries that are worth taking one by one
+WORK = 2**27  # numbers that go through nested forward passes while entries are taken one by one
 PROBES = 256
 RAYS = 4
 AUTODIFF = 1e-10
@@ -46,7 +46,7 @@ class LeadingForm:
         partitions: those λ ⊢ k of which T_λ does not vanish, of at most as many parts as there are neurons.
         norms: the Frobenius norm of T_λ by sample and output, (n, outputs).
         tensors: T_λ, (n, outputs, p, …, p) with k axes of parameters: c1 for the first neuron, c2 for the second, and so on.
-            None where it would not fit ``MEMORY`` or has more than ``WORK`` entries to take; its norm is then an estimate.
+            None where it would not fit ``MEMORY`` or takes more than ``WORK`` to make; its norm is then an estimate.
         estimated: the partitions whose norm is an estimate from ``PROBES`` random directions.
         source: "autodiff", or "differences" where autodiff refuses or does not follow f.
         error: the largest distance between the form and fits of f along random rays, relative to the form there.
@@ -251,7 +251,7 @@ def _tensor(term: _Term, part: Partition, source: str) -> Tensor | None:
     """T_λ entry by entry, each group of equal factors once; None where it is too large."""
     p, k = term.layer.n_params, term.order
     n, outputs = _probe(term, part, source, torch.Generator().manual_seed(1), 1).shape[1:]
-    if n * outputs * p**k * 8 > MEMORY or prod(comb(p + c - 1, c) for c in part) > WORK:
+    if n * outputs * p**k * 8 > MEMORY or prod(comb(p + c - 1, c) for c in part) * p * term.layer.width * 2**k > WORK:
         return None
     groups = [list(combinations_with_replacement(range(p), c)) for c in part]
     index = torch.tensor([[i for group in choice for i in group] for choice in product(*groups)])  # (entries, k)
