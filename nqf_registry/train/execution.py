@@ -103,7 +103,7 @@ def carry_out(
     lockstep = Lockstep(models, local, loss, optimizer, batches, way, groups, replica_chunk)
     manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), said)
     now = lockstep.begin(initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device))
-    manifest |= {"way": way, "ways": lockstep.ways(now), "replica_groups": dict(lockstep.group)}
+    manifest |= {"way": way, "ways": lockstep.ways(now), "replica_groups": lockstep.groups(now)}
     if (elapsed := settings.elapsed(records)) is not None:
         manifest["elapsed"] = elapsed
     kept: list[Record] = []

@@ -108,6 +108,11 @@ class Lockstep:
             for model, objective, rule, own in zip(self.models, objectives, self.rules, shapes, strict=True)
         }
 
+    def groups(self, progress: Progress) -> dict[str, int]:
+        """How many replicas of each model are computed by one call, by its name."""
+        counts = [len(next(iter(state.values()))) for state in progress.states]
+        return {m.name: min(count, self.group.get(m.name, count)) for m, count in zip(self.models, counts, strict=True)}
+
     def _shapes(self, states: Sequence[State]) -> list[dict[str, tuple[int, ...]]]:
         """Shapes of the trained blocks of a group of each model."""
         return [
