@@ -147,6 +147,7 @@ WHY = {
     "blocks exchanged": "both blocks meet the same coefficient, so A is its own image",
     "coefficient transposed": "A is the symmetric part of the form, which transposing the coefficient leaves alone",
     "matrix not symmetric": "A is diagonal: it has no other triangle",
+    ("multi-head-attention", "blocks exchanged"): "K and Q are of one size and inert: A is zero at both",
     ("mixture-of-experts", "coefficient transposed"): "gate and expert both see x, so the two vectors are one",
 }
 
