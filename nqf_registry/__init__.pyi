@@ -50,6 +50,7 @@ from nqf_registry.train.models import NQF as NQF
 from nqf_registry.train.models import Compressed as Compressed
 from nqf_registry.train.models import OrderParameters as OrderParameters
 from nqf_registry.train.models import Original as Original
+from nqf_registry.train.resume import resume as resume
 from nqf_registry.train.runs import Run as Run
 from nqf_registry.train.teacher import teacher as teacher
 from nqf_registry.verify.replay import replay as replay
