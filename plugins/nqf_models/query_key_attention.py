@@ -112,24 +112,20 @@ class QueryKeyAttention(nqf.Layer):
         K_iᵀ Q_i is formed where that is less work for a query than Q_i and then K_iᵀ.
         """
         Q, K = (W[name].movedim(-1, 0) / self.d_k**0.25 for name in ("Q", "K"))  # (d, d_k, dim)
-        flat, shape = (
-            asked.reshape(-1, self.dim),
-            (len(asked), asked[:1].numel() // self.dim or 1, self.dim),
-        )  # (n · queries, dim)
+        flat = asked.reshape(-1, self.dim)  # (n · queries, dim)
+        shape = (len(asked), -1 if len(asked) else len(Q), self.dim)  # no samples leave nothing to count
         if self.dim <= 2 * self.d_k:
             joined = (Q.mT @ K).movedim(0, 1).reshape(self.dim, -1)  # (dim, d · dim)
 
             def from_joined(cotangent):
-                by_joined = (
-                    (flat.mT @ cotangent.reshape(len(flat), len(K) * self.dim)).view(self.dim, -1, self.dim).movedim(1, 0)
-                )
+                by_joined = (flat.mT @ cotangent.reshape(len(flat), -1)).view(self.dim, -1, self.dim).movedim(1, 0)
                 return self._unfolded(K @ by_joined.mT, Q @ by_joined)
 
             return (flat @ joined).view(shape), from_joined
         seen = flat @ Q.mT  # (d, n · queries, d_k)
 
         def from_seen(cotangent):
-            by_folded = cotangent.reshape(len(flat), len(K), self.dim).movedim(1, 0)  # (d, n · queries, dim)
+            by_folded = cotangent.reshape(len(flat), -1, self.dim).movedim(1, 0)  # (d, n · queries, dim)
             return self._unfolded((by_folded @ K.mT).mT @ flat, seen.mT @ by_folded)
 
         return (seen @ K).movedim(0, 1).reshape(shape), from_seen
