@@ -64,10 +64,7 @@ class QuadraticForm:
         value = value + (self.offset.to(value.dtype) if isinstance(self.offset, Tensor) else self.offset)
         if self.linear or self.cross is not None:
             mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
-            for name, g in self.linear.items():
-                axes = g.ndim - 2
-                dims: Any = (list(range(-axes, 0)), list(range(2, g.ndim)))
-                value = value + torch.tensordot(mu[name][..., 0], g.to(mu[name].dtype), dims=dims)  # (..., n, k)
+            value = with_linear(value, self.linear, mu)
             if self.cross is not None:
                 value = value + self.cross.evaluate(mu) - self.cross.evaluate(W)
         return value
@@ -93,9 +90,8 @@ class QuadraticForm:
         total = self.structure.pullback(W, cotangent)  # which looks at the cotangent's shape
         cotangent = cotangent.to(next(iter(W.values())).dtype)
         if self.linear or self.cross is not None:
-            for name, g in self.linear.items():
-                dims: Any = ([-2, -1], [0, 1])
-                total[name] += torch.tensordot(cotangent, g.to(cotangent.dtype), dims=dims)[..., None]  # (..., *shape, 1)
+            for name, part in linear_pullback(self.linear, cotangent).items():
+                total[name] += part
             if self.cross is not None:
                 mu = {name: block.sum(-1, keepdim=True) for name, block in W.items()}
                 together, alone = self.cross.pullback(mu, cotangent), self.cross.pullback(W, cotangent)
@@ -128,6 +124,21 @@ class QuadraticForm:
             else:
                 value = torch.stack([along(*parts) for parts in zip(*(t.unbind(0) for t in tensors), strict=True)])
         return value if wanted else value.detach()
+
+
+def with_linear(value: Tensor, linear: Mapping[str, Tensor], mu: Weights) -> Tensor:
+    r"""Outputs (..., n, k) and g·μ, from g by block (n, k, \*shape) and μ as one neuron, blocks (..., \*shape, 1)."""
+    for name, g in linear.items():
+        axes = g.ndim - 2
+        dims: Any = (list(range(-axes, 0)), list(range(2, g.ndim)))
+        value = value + torch.tensordot(mu[name][..., 0], g.to(mu[name].dtype), dims=dims)
+    return value
+
+
+def linear_pullback(linear: Mapping[str, Tensor], cotangent: Tensor) -> dict[str, Tensor]:
+    r"""The gradient by μ of Σ cotangent · g·μ, blocks (..., \*shape, 1)."""
+    dims: Any = ([-2, -1], [0, 1])
+    return {name: torch.tensordot(cotangent, g.to(cotangent.dtype), dims=dims)[..., None] for name, g in linear.items()}
 
 
 @functools.singledispatch

@@ -11,13 +11,15 @@ Source: arXiv 2608.13335, Theorem 2 and appendix B.3, B.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 from nqf_registry.couplings import Blocks, Coupling, Matrix, Rows
 from nqf_registry.structure import Structure
 
+Node = TypeVar("Node")
 Axis = tuple[str, int]  # a block and the position of one of its axes
 
 
@@ -85,12 +87,12 @@ def reduced(structure: Structure, parts: Sequence[Component], blocks: Blocks) ->
     return Structure(tuple(terms), blocks if any(isinstance(term, Matrix) for term in terms) else None)
 
 
-def _connected(links: Sequence[tuple[str, str]]) -> list[set[str]]:
-    groups: list[set[str]] = []
+def _connected(links: Iterable[tuple[Node, Node]]) -> list[set[Node]]:
+    """What links join, directly or through each other."""
+    groups: list[set[Node]] = []
     for a, b in links:
         touched = [group for group in groups if a in group or b in group]
-        merged = {a, b}.union(*touched)
-        groups = [group for group in groups if group not in touched] + [merged]
+        groups = [group for group in groups if group not in touched] + [{a, b}.union(*touched)]
     return groups
 
 
@@ -111,7 +113,7 @@ def _repeated_axes(
                 carried.add(here)
     folded: dict[str, list[int]] = {name: [] for name in names}
     batched: dict[str, list[int]] = {name: [] for name in names}
-    for group in _axes_together(links):
+    for group in sorted(_connected(links), key=sorted):
         one_each = sorted(name for name, _ in group) == sorted(names)  # an axis that a block lacks is no axis of its M
         if not one_each or group & plain:
             continue
@@ -132,14 +134,6 @@ def _sides(term: Coupling) -> Iterator[tuple[Axis, Axis | None, str]]:
             picked = isinstance(which, Rows) and position == 0  # the letter is the sample's, not the axis's
             partner = None if picked or letter not in other else (term.names[1 - side], other.index(letter))
             yield (term.names[side], position), partner, letter
-
-
-def _axes_together(links: Sequence[tuple[Axis, Axis]]) -> list[set[Axis]]:
-    groups: list[set[Axis]] = []
-    for a, b in links:
-        touched = [group for group in groups if a in group or b in group]
-        groups = [group for group in groups if group not in touched] + [{a, b}.union(*touched)]
-    return sorted(groups, key=lambda group: sorted(group))
 
 
 def count(parts: Sequence[Component], blocks: Blocks) -> int:

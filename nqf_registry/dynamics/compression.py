@@ -7,20 +7,19 @@ Source: arXiv 2608.13335, Theorem 3 and appendix B.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nqf_registry.couplings import Weights, stack, unstack
+from nqf_registry.dynamics.general_form import GeneralForm
 from nqf_registry.dynamics.order_parameters import declared
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Layer, cast
 from nqf_registry.quadratic_form import QuadraticForm, quadratic_form
-from nqf_registry.structure import Structure
 
 PROBES = 8  # columns that A(x) is first tried on
 CHUNK = 2**22  # numbers of A(x) W at a time
@@ -44,7 +43,7 @@ class Compression:
 
     @property
     def factor(self) -> float:
-        """D / d′, by which the rate grows and the weight decay and A shrink."""
+        """The ratio d / d′, by which the rate grows and the weight decay and A shrink."""
         return self.layer.width / self.width
 
     def start(self, W: Weights) -> dict[str, Tensor]:
@@ -62,51 +61,15 @@ class Compression:
                 w = sqrt(self.factor) * _factor(w)
         return {name: block.contiguous() for name, block in unstack((V @ w).to(S.dtype), blocks).items()}
 
-    def form(self, form: QuadraticForm) -> CompressedForm:
+    def form(self, form: QuadraticForm) -> GeneralForm:
         """The quadratic form of the new neurons at the inputs of the layer's, which is declared throughout.
 
-        A is the layer's own, never taken at the new width, on which it may depend; so is f(0).
+        It has Ã = (d′ / d)(Ā − B) for A, at weights of any width. A is the layer's own, never taken at the new width, on which
+        it may depend; so is f(0).
         """
         assert form.structure is not None
         A = form.structure if form.cross is None else form.structure - form.cross
-        return CompressedForm(replace(1 / self.factor * A, blocks=None), form.offset, form.linear, form.cross)
-
-
-@dataclass(frozen=True, eq=False)
-class CompressedForm:
-    """f(0) + g·μ + μᵀBμ + Tr[M Ã] with Ã = (d′/d)(Ā − B), at weights of any width."""
-
-    structure: Structure
-    offset: Tensor | float
-    linear: Mapping[str, Tensor]
-    cross: Structure | None
-
-    def evaluate(self, W: Weights) -> Tensor:
-        """Outputs, (R, n, k)."""
-        value = self.structure.evaluate(W)
-        value = value + (self.offset.to(value.dtype) if isinstance(self.offset, Tensor) else self.offset)
-        mu = self._mu(W)
-        for name, g in self.linear.items():
-            axes = g.ndim - 2
-            dims: Any = (list(range(-axes, 0)), list(range(2, g.ndim)))
-            value = value + torch.tensordot(mu[name][..., 0], g.to(value.dtype), dims=dims)
-        return value if self.cross is None else value + self.cross.evaluate(mu)
-
-    def pullback(self, W: Weights, cotangent: Tensor) -> dict[str, Tensor]:
-        """The gradient by W of Σ cotangent · outputs."""
-        total = self.structure.pullback(W, cotangent)
-        for name, g in self.linear.items():
-            dims: Any = ([-2, -1], [0, 1])
-            total[name] += torch.tensordot(cotangent, g.to(cotangent.dtype), dims=dims)[..., None]
-        if self.cross is not None:
-            for name, part in self.cross.pullback(self._mu(W), cotangent).items():
-                total[name] += part
-        return total
-
-    def _mu(self, W: Weights) -> dict[str, Tensor]:
-        if not self.linear and self.cross is None:
-            return {}
-        return {name: block.sum(-1, keepdim=True) for name, block in W.items()}
+        return GeneralForm(replace(1 / self.factor * A, blocks=None), form.offset, form.linear, form.cross)
 
 
 def compression(layer: Layer, x: Inputs, tolerance: float | None = None) -> Compression:

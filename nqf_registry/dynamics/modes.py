@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nqf_registry.dynamics.order_parameters import ClosedSet, ReducedForm
+from nqf_registry.dynamics.general_form import GeneralForm
+from nqf_registry.dynamics.order_parameters import ClosedSet
 from nqf_registry.errors import InvalidInput
 
 LARGEST = 2048  # rows of a component's Y, which is formed
@@ -39,7 +40,7 @@ class Modes:
     features: Tensor
 
     def order_parameters(self, moments: list[Tensor]) -> Tensor:
-        """Z = eᵀ M e of every mode, from M by component (R, batch, p, p): (R, k)."""
+        """The z = eᵀ M e of every mode, from M by component (R, batch, p, p): (R, k)."""
         parts = zip(self.components, self.batches, self.vectors, strict=True)
         return torch.stack(
             [torch.einsum("p,rpq,q->r", e.to(moments[c].dtype), moments[c][:, b], e.to(moments[c].dtype)) for c, b, e in parts],
@@ -48,7 +49,7 @@ class Modes:
 
 
 def modes(
-    chosen: ClosedSet, form: ReducedForm, cotangent: Callable[[Tensor], Tensor], count: int, device: torch.device | str = "cpu"
+    chosen: ClosedSet, form: GeneralForm, cotangent: Callable[[Tensor], Tensor], count: int, device: torch.device | str = "cpu"
 ) -> Modes:
     """The ``count`` fastest modes of a reduced form, in float64.
 
@@ -63,12 +64,13 @@ def modes(
         InvalidInput: a component is too large for its Y to be formed.
     """
     found: list[tuple[float, int, int, Tensor]] = []
+    zeros = {name: torch.zeros(1, *shape, 1, dtype=torch.float64, device=device) for name, shape in chosen.shapes.items()}
+    residual = cotangent(form.evaluate(zeros))
     for position, part in enumerate(chosen.parts):
         batch, p = chosen.size(position)
         if p > LARGEST:
             raise InvalidInput(f"the modes of {' and '.join(part.blocks)} need a {p} × {p} matrix; the limit is {LARGEST}.")
         unit = chosen.unit(position, torch.eye(p, dtype=torch.float64, device=device).expand(batch, p, p))
-        residual = cotangent(form.evaluate({name: torch.zeros_like(block) for name, block in unit.items()}))
         Y = -chosen.stacked(form.structure.pullback(unit, residual))[part.blocks][0]  # (batch, p, p): −2 Σ ℓ′ A
         values, vectors = torch.linalg.eigh((Y + Y.mT) / 2)
         for b in range(batch):

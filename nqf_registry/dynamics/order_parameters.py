@@ -5,7 +5,7 @@ Source: arXiv 2608.13335, Theorem 2 and appendix B.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nqf_registry.couplings import Blocks, Coupling, Matrix, Weights, layout
+from nqf_registry.couplings import Blocks, Coupling, Weights, layout
 from nqf_registry.dynamics.closed_set import Component, components, reduced
+from nqf_registry.dynamics.general_form import GeneralForm
 from nqf_registry.dynamics.rotation import rotated
 from nqf_registry.errors import InvalidInput
 from nqf_registry.expansion import expand
@@ -81,11 +82,11 @@ class ClosedSet:
     def unit(self, component: int, vectors: Tensor) -> State:
         """The state whose one component is vectors (batch, p, d′), every other being zero; undone by :meth:`stacked`."""
         state: State = {}
+        shapes = self.shapes
         for position, part in enumerate(self.parts):
             place = 0
             for name in part.blocks:
-                batched, plain = self._kept(part, name)
-                kept = [size for a, size in enumerate(self.blocks[name]) if a not in part.folded[name]]
+                (batched, plain), kept = self._kept(part, name), shapes[name]
                 if position != component:
                     state[name] = vectors.new_zeros(1, *kept, vectors.shape[-1])
                     continue
@@ -95,6 +96,15 @@ class ClosedSet:
                 state[name] = torch.movedim(piece, list(range(1, 1 + len(order))), [1 + a for a in order])
                 place += rows
         return state
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the blocks of a state, without replicas and neurons: those of the layer without their folded axes."""
+        return {
+            name: tuple(size for axis, size in enumerate(self.blocks[name]) if axis not in part.folded[name])
+            for part in self.parts
+            for name in part.blocks
+        }
 
     def size(self, component: int) -> tuple[int, int]:
         """How many M a component has, and how many rows each: (batch, p)."""
@@ -124,54 +134,6 @@ class ClosedSet:
         return part.plain(name, len(self.blocks[name]))
 
 
-@dataclass(frozen=True, eq=False)
-class ReducedForm:
-    r"""The quadratic form of a layer on the state of its closed set, equal to the form at every W that the state stands for.
-
-    Attributes:
-        structure: A = Ā − B on the reduced blocks, as the dynamics use it.
-        offset: f(0) of the layer at its own width.
-        linear: g by reduced block, (n, k, \*shape).
-        cross: B on the reduced blocks, None under ZGZ.
-        root: √d, by which the first column of a state is μ.
-    """
-
-    structure: Structure
-    offset: Tensor | float
-    linear: Mapping[str, Tensor]
-    cross: Structure | None
-    root: float
-
-    def evaluate(self, Z: Weights) -> Tensor:
-        """f(0) + g·μ + μᵀBμ + Tr[M A], (R, n, k)."""
-        value = self.structure.evaluate(Z)
-        value = value + (self.offset.to(value.dtype) if isinstance(self.offset, Tensor) else self.offset)
-        mu = self._mu(Z)
-        for name, g in self.linear.items():
-            axes = g.ndim - 2
-            dims: Any = (list(range(-axes, 0)), list(range(2, g.ndim)))
-            value = value + torch.tensordot(mu[name][..., 0], g.to(value.dtype), dims=dims)
-        return value if self.cross is None else value + self.cross.evaluate(mu)
-
-    def pullback(self, Z: Weights, cotangent: Tensor) -> State:
-        """The gradient by the state of Σ cotangent · form."""
-        total = self.structure.pullback(Z, cotangent)
-        mu = self._mu(Z)
-        for name, g in self.linear.items():
-            dims: Any = ([-2, -1], [0, 1])
-            total[name][..., 0] += self.root * torch.tensordot(cotangent, g.to(cotangent.dtype), dims=dims)
-        if self.cross is not None:
-            for name, part in self.cross.pullback(mu, cotangent).items():
-                total[name][..., :1] += self.root * part
-        return total
-
-    def _mu(self, Z: Weights) -> State:
-        """μ by block as one neuron, (R, *shape, 1)."""
-        if not self.linear and self.cross is None:
-            return {}
-        return {name: self.root * block[..., :1] for name, block in Z.items()}
-
-
 def closed_set(form: QuadraticForm) -> ClosedSet:
     """The smallest closed set of a layer's quadratic form, declared throughout (see :func:`declared`)."""
     structures = [_nonzero(part) for part in (form.structure, form.cross) if part is not None]
@@ -181,15 +143,15 @@ def closed_set(form: QuadraticForm) -> ClosedSet:
     return ClosedSet(blocks, tuple(found), inert, general)
 
 
-def reduce(form: QuadraticForm, chosen: ClosedSet) -> ReducedForm:
-    """A layer's quadratic form, declared throughout, on the state of its closed set."""
+def reduce(form: QuadraticForm, chosen: ClosedSet) -> GeneralForm:
+    """A layer's quadratic form, declared throughout, on the state of its closed set; √d times its first column is μ."""
     assert form.structure is not None
     structure, cross = _nonzero(form.structure), None if form.cross is None else _nonzero(form.cross)
     if cross is not None and cross.terms:
         structure, cross = structure - cross, reduced(cross, chosen.parts, chosen.blocks)
     else:
         cross = None
-    return ReducedForm(reduced(structure, chosen.parts, chosen.blocks), form.offset, form.linear, cross, sqrt(form.layer.width))
+    return GeneralForm(reduced(structure, chosen.parts, chosen.blocks), form.offset, form.linear, cross, sqrt(form.layer.width))
 
 
 def declared(form: QuadraticForm) -> QuadraticForm:
@@ -234,9 +196,5 @@ def _flat(block: Tensor, batched: Sequence[int], plain: Sequence[int], folded: S
 
 def _nonzero(structure: Structure) -> Structure:
     """Without the couplings that are written as zero, such as a B that a layer declares because it must."""
-    kept = tuple(
-        term
-        for term in structure.terms
-        if (term.scale != 0 if isinstance(term, Coupling) else bool(term.tensor.any() if isinstance(term, Matrix) else True))
-    )
-    return replace(structure, terms=kept)
+    kept = (term for term in structure.terms if (term.scale if isinstance(term, Coupling) else bool(term.tensor.any())))
+    return replace(structure, terms=tuple(kept))

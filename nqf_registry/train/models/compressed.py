@@ -10,15 +10,16 @@ from torch import Tensor
 
 from nqf_registry.couplings import Weights
 from nqf_registry.dynamics.compression import Compression, compression
+from nqf_registry.dynamics.general_form import GeneralForm
 from nqf_registry.dynamics.order_parameters import ClosedSet, declared
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.train.data import Data
 from nqf_registry.train.losses import Loss
-from nqf_registry.train.models.base import Bound, ClosedForm, Model, Objective, State
+from nqf_registry.train.models.base import Bound, Model, Objective, State
 from nqf_registry.train.models.order_parameters import linear_rule, one_layer
-from nqf_registry.train.models.quadratic import quadratic_objective
+from nqf_registry.train.models.quadratic import bound_form, quadratic_objective
 from nqf_registry.train.optimizers import Optimizer
 
 
@@ -95,13 +96,11 @@ class Compressed(Model):
 
     def bind(self, x: Inputs) -> Bound:
         """The form at inputs x."""
-        form = self.compression.form(declared(quadratic_form(self.subject, x)))
-        return ClosedForm(form.evaluate, form.pullback)
+        return bound_form(self._form(x))
 
     def objective(self, x: Inputs, y: Tensor, loss: Loss, way: str = "auto", whole: bool = True) -> Objective:
         """The loss on these samples; without a sum over them where the form allows it."""
-        form = self.compression.form(declared(quadratic_form(self.subject, x)))
-        structure = None if form.linear or form.cross is not None else form.structure
-        shapes = dict(self.subject.blocks())
-        bound = ClosedForm(form.evaluate, form.pullback)
-        return quadratic_objective(self, bound, structure, form.offset, shapes, self.width, y, loss, way, whole)
+        return quadratic_objective(self, self._form(x), self.subject.blocks(), self.width, y, loss, way, whole)
+
+    def _form(self, x: Inputs) -> GeneralForm:
+        return self.compression.form(declared(quadratic_form(self.subject, x)))

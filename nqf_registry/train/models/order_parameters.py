@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nqf_registry.dynamics.order_parameters import ClosedSet, ReducedForm, closed_set, declared, reduce
+from nqf_registry.dynamics.general_form import GeneralForm
+from nqf_registry.dynamics.order_parameters import ClosedSet, closed_set, declared, reduce
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Inputs, Layer, Weights
 from nqf_registry.quadratic_form import quadratic_form
 from nqf_registry.train.losses import Loss
-from nqf_registry.train.models.base import Bound, ClosedForm, Model, Objective, State
-from nqf_registry.train.models.quadratic import quadratic_objective
+from nqf_registry.train.models.base import Bound, Model, Objective, State
+from nqf_registry.train.models.quadratic import bound_form, quadratic_objective
 from nqf_registry.train.optimizers import Optimizer
 
 
@@ -69,23 +70,14 @@ class OrderParameters(Model):
 
     def bind(self, x: Inputs) -> Bound:
         """The form at inputs x."""
-        form = self._form(x)
-        return ClosedForm(form.evaluate, form.pullback)
+        return bound_form(self._form(x))
 
     def objective(self, x: Inputs, y: Tensor, loss: Loss, way: str = "auto", whole: bool = True) -> Objective:
         """The loss on these samples; without a sum over them where the form allows it."""
-        form, chosen, blocks = self._form(x), self.closed_set, self.subject.blocks()
-        shapes = {
-            name: tuple(size for axis, size in enumerate(blocks[name]) if axis not in part.folded[name])
-            for part in chosen.parts
-            for name in part.blocks
-        }
-        structure = None if form.linear or form.cross is not None else form.structure
         width = min(self.subject.width, self.subject.n_params)
-        bound = ClosedForm(form.evaluate, form.pullback)
-        return quadratic_objective(self, bound, structure, form.offset, shapes, width, y, loss, way, whole)
+        return quadratic_objective(self, self._form(x), self.closed_set.shapes, width, y, loss, way, whole)
 
-    def _form(self, x: Inputs) -> ReducedForm:
+    def _form(self, x: Inputs) -> GeneralForm:
         return reduce(declared(quadratic_form(self.subject, x)), self.closed_set)
 
 

@@ -14,7 +14,7 @@ from nqf_registry.structure import Structure
 from nqf_registry.train.fused import fused_steps
 from nqf_registry.train.gradients import Gradient
 from nqf_registry.train.losses import Loss, Squared
-from nqf_registry.train.models.base import Autograd, Bound, Finish, Model, Objective, State, Step, no_way
+from nqf_registry.train.models.base import Autograd, Bound, ClosedForm, Finish, Model, Objective, State, Step, no_way
 from nqf_registry.train.optimizers import Optimizer, Slots
 from nqf_registry.train.small_steps import are_small, small_steps
 from nqf_registry.train.statistics import Statistics, Term, statistics, terms_of
@@ -46,11 +46,17 @@ class StatisticsObjective(Objective):
         return "blas" if small else self.way
 
 
+def bound_form(form: Any) -> Bound:
+    """A quadratic form as a bound model.
+
+    A form that is derived, or that runs through a graph, differentiates by autograd: one forward pass will do for both.
+    """
+    return Autograd(form.evaluate) if getattr(form, "derived", True) else ClosedForm(form.evaluate, form.pullback)
+
+
 def quadratic_objective(
     model: Model,
-    bound: Bound,
-    structure: Structure | None,
-    offset: Tensor | float,
+    form: Any,
     shapes: Mapping[str, tuple[int, ...]],
     width: int,
     y: Tensor,
@@ -58,13 +64,11 @@ def quadratic_objective(
     way: str,
     whole: bool,
 ) -> Objective:
-    """The loss of a form that is f(0) + Tr[M A], by the way asked for, or by the cheapest.
+    """The loss of a quadratic form, by the way asked for, or by the cheapest.
 
     Args:
         model: whose loss it is.
-        bound: the form.
-        structure: A(x), None where the form has none or is more than that.
-        offset: f(0).
+        form: the form; where it is f(0) + Tr[M A] and no more, its gradient need not see the samples.
         shapes: of the trained blocks, without replicas and neurons.
         width: number of neurons.
         y: targets.
@@ -75,6 +79,7 @@ def quadratic_objective(
     Raises:
         InvalidInput: the gradient cannot be computed that way here.
     """
+    bound = bound_form(form)
     own = "autograd" if isinstance(bound, Autograd) else "closed-form"
     if way == own:
         return Objective(bound, y, loss, own)
@@ -82,10 +87,12 @@ def quadratic_objective(
         return Objective(Autograd(bound.evaluate), y, loss, way)
     if way not in ("auto", "statistics"):
         raise no_way(model, way, "its form has no closed-form gradient")
+    more = getattr(form, "linear", None) or getattr(form, "cross", None) is not None
+    structure: Structure | None = None if more else getattr(form, "structure", None)
     reason = _without_statistics(structure, loss, whole)
     terms = None if structure is None or reason else terms_of(structure, dict(shapes))
     if structure is not None and terms and (way == "statistics" or _pays(terms, structure, width, len(y))):
-        found = statistics(structure, offset, y, dict(shapes))
+        found = statistics(structure, form.offset, y, dict(shapes))
         if found is not None:
             return StatisticsObjective(bound, y, loss, "statistics", found, small=way == "auto")
         reason = "they would be too large"
