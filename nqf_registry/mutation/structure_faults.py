@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -100,16 +101,16 @@ def _transposed(structure: Structure) -> Fault | None:
 
 
 def _with_axes(term: Any, word: str, inner: list[int]) -> Coupling:
-    place = term.letters[1:-1].index(word)
     changed = list(term.coefficients)
+    place = term.letters[1:-1].index(word)
     changed[place] = changed[place].transpose(inner[0], inner[1])
-    return Coupling(term.letters, term.output, term.left, tuple(changed), term.right, term.scale)
+    return replace(term, coefficients=tuple(changed))
 
 
 def _with_places(term: Any, places: list[int]) -> Coupling:
     changed = list(term.coefficients)
     changed[places[0]], changed[places[1]] = changed[places[1]], changed[places[0]]
-    return Coupling(term.letters, term.output, term.left, tuple(changed), term.right, term.scale)
+    return replace(term, coefficients=tuple(changed))
 
 
 def _column_major(layer: Layer, structure: Structure, x: Inputs) -> Structure:

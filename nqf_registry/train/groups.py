@@ -17,9 +17,8 @@ from nqf_registry.errors import InvalidInput
 from nqf_registry.train.optimizers import OPTIMIZERS, Optimizer, Slots
 
 # Bytes that a step may touch on a CPU, measured with two-layer layers on a core with 2 MiB of second-level cache.
-BY_SAMPLE = (
-    1 << 20
-)  # a group's, where the gradient is a sum over samples: 64 or 256 replicas then step up to 2.6 times as quick
+# A group's, where the gradient is a sum over samples: 64 or 256 replicas then step up to 2.6 times as quick.
+BY_SAMPLE = 1 << 20
 TOGETHER = 12 << 20  # all replicas', where there is no such sum: within it one call for all is quickest, beyond it one for each
 GPU_SHARE = 8  # a group touches at most this part of a GPU's memory
 COPIES = 4  # of what is trained: itself, its gradient, and what a rule keeps or makes

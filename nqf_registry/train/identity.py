@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nqf_registry.train.manifest import describe_layer, layers_of
-
 DECIDE = ("torch", "nqf_registry")  # packages whose version decides the numbers
 GIVEN = ("steps", "lr")  # what a resumed run has from its manifest, or may change
-
-
-def describe_layers(subject: Any) -> dict[str, dict[str, Any]]:
-    """The layers of a subject by node, as a manifest describes them."""
-    return {name: describe_layer(layer) for name, layer in layers_of(subject).items()}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str], list[str]]:

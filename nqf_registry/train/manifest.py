@@ -120,7 +120,7 @@ def describe(
         "process": this_process(),
         "subject": {
             "key": subject.key,
-            "layers": {name: describe_layer(layer) for name, layer in layers_of(subject).items()},
+            "layers": describe_layers(subject),
             **({"yaml": subject.to_yaml()} if hasattr(subject, "to_yaml") else {}),
         },
         "verdicts": dict(verdicts),
@@ -142,6 +142,11 @@ def _chosen(model: Model) -> dict[str, Any]:
     """What a model was made with beside subject and data, where it is not the default."""
     fields = {f.name: f.default for f in dataclasses.fields(model) if f.init and f.name not in ("subject", "data")}
     return {name: plain(value) for name, default in fields.items() if (value := getattr(model, name)) != default}
+
+
+def describe_layers(subject: Any) -> dict[str, dict[str, Any]]:
+    """The layers of a subject by node."""
+    return {name: describe_layer(layer) for name, layer in layers_of(subject).items()}
 
 
 def describe_layer(layer: Any) -> dict[str, Any]:

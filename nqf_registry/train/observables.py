@@ -120,7 +120,7 @@ class Spectrum(_OfMoments):
 
 
 class ModesProbe(_OfMoments):
-    """Z_k = e_kᵀ M e_k of the fastest modes of small weights, (R, modes)."""
+    """The z_k = e_kᵀ M e_k of the fastest modes of small weights, (R, modes)."""
 
     name, about = "modes", f"the order parameters of the {MODES} fastest modes"
 
@@ -129,7 +129,7 @@ class ModesProbe(_OfMoments):
         self.modes = fastest(subject, data, loss, self.closed)
 
     def measure(self, model: Model, state: State, outputs: Tensor | None) -> dict[str, Tensor]:
-        """Z of every mode."""
+        """The z of every mode."""
         return {self.name: self.modes.order_parameters(list(self.moments(model, state).values()))}
 
 

@@ -154,7 +154,7 @@ class Optimizer(ABC):
             block.sub_(_per_replica(self.lr, block) * direction)
 
     def accumulate(self, velocity: Tensor, gradient: Tensor | Product, block: Tensor) -> None:
-        """B ← β b + ∇L + γ W, in place."""
+        """Rolls a velocity on, b ← β b + ∇L + γ W, in place."""
         if isinstance(gradient, Product):
             gradient.add_to(velocity, 1.0, self.momentum)
             if self.weight_decay != (0.0,):

@@ -18,8 +18,9 @@ from nqf_registry.train import directory as directories
 from nqf_registry.train.checkpoint import Checkpoint, find_checkpoint
 from nqf_registry.train.data import Data, load_data
 from nqf_registry.train.execution import Report, carry_out
-from nqf_registry.train.identity import changes, describe_layers
+from nqf_registry.train.identity import changes
 from nqf_registry.train.loop import check_interval
+from nqf_registry.train.manifest import describe_layers
 from nqf_registry.train.memory import check_memory
 from nqf_registry.train.models import MODELS, Model
 from nqf_registry.train.numbers import whole

@@ -155,6 +155,24 @@ def test_a_product_is_added_without_being_formed(lead, beta):
     )
 
 
+def stepped_by_sample(form, W, y, optimizer):
+    """What seven steps of a rule make of W with the gradient by sample, and what the rule then remembers."""
+    expected, slots = {name: block.clone() for name, block in W.items()}, optimizer.slots(W)
+    for count in range(1, 8):
+        gradient = form.pullback(expected, (form.evaluate(expected) - y) * (2 / len(y)))
+        optimizer.step(expected, gradient, slots, count)
+    return expected, slots
+
+
+def step_in_blocks(step_and_finish, found, optimizer, state, slots):
+    """The same seven steps by other means, in blocks of an odd and an even number."""
+    for steps in ((1,), (2, 3, 4), (5, 6), (7,)):
+        step, finish = step_and_finish(found, optimizer, state, slots)
+        for count in steps:
+            step(count)
+        finish()
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.02])
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("rule", ["gd", "momentum", "nesterov"])
@@ -164,16 +182,9 @@ def test_fused_steps_do_what_the_rule_does(key, rule, replicas, decay):
     form, W, y, found = made(layer, replicas=replicas, n=30)
     W = {name: 0.1 * block for name, block in W.items()}
     optimizer = OPTIMIZERS[rule]((0.01,), (decay,), 0.0 if rule == "gd" else 0.8)
-    expected, slots = {name: block.clone() for name, block in W.items()}, optimizer.slots(W)
-    for count in range(1, 8):
-        gradient = form.pullback(expected, (form.evaluate(expected) - y) * (2 / len(y)))
-        optimizer.step(expected, gradient, slots, count)
+    expected, slots = stepped_by_sample(form, W, y, optimizer)
     state, own = {name: block.clone() for name, block in W.items()}, optimizer.slots(W)
-    for steps in ((1,), (2, 3, 4), (5, 6), (7,)):  # in blocks, an odd and an even number of steps
-        step, finish = fused_steps(found, optimizer, state, own)
-        for count in steps:
-            step(count)
-        finish()
+    step_in_blocks(fused_steps, found, optimizer, state, own)
     for name in W:
         torch.testing.assert_close(state[name], expected[name], rtol=1e-11, atol=1e-13)
         for slot in slots:
@@ -189,19 +200,12 @@ def test_small_steps_do_what_the_rule_does(key, rule, decay, dtype):
     form, W, y, found = made(layer, n=30)
     W = {name: 0.1 * block for name, block in W.items()}
     optimizer = OPTIMIZERS[rule]((0.01,), (decay,), 0.0 if rule == "gd" else 0.8)
-    expected, slots = {name: block.clone() for name, block in W.items()}, optimizer.slots(W)
-    for count in range(1, 8):
-        gradient = form.pullback(expected, (form.evaluate(expected) - y) * (2 / len(y)))
-        optimizer.step(expected, gradient, slots, count)
+    expected, slots = stepped_by_sample(form, W, y, optimizer)
     found = dataclasses.replace(found, square=found.square.to(dtype), target=found.target.to(dtype))
     state = {name: block.to(dtype).clone() for name, block in W.items()}
     own = optimizer.slots(state)
     assert are_small(found, optimizer, {name: tuple(block.shape) for name, block in state.items()}, torch.device("cpu"))
-    for steps in ((1,), (2, 3, 4), (5, 6), (7,)):
-        step, finish = small_steps(found, optimizer, state, own)
-        for count in steps:
-            step(count)
-        finish()
+    step_in_blocks(small_steps, found, optimizer, state, own)
     tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-5}
     for name in W:
         torch.testing.assert_close(state[name].double(), expected[name], **tolerance)
