@@ -15,11 +15,13 @@ def verdict(facts: Facts) -> str:
     """The measured classification, or what did not pass."""
     if facts.get("error"):
         return f"not verified: {facts['error']}"
+    checks = facts.get("checks", {}).items()
+    stopped = [name for name, check in checks if check.get("stopped")]
+    until = f" (time ran out in {', '.join(stopped)})" if stopped else ""
     if facts.get("passed"):
-        stopped = [name for name, check in facts.get("checks", {}).items() if check.get("stopped")]
-        return str(facts["classification"]) + (f" (time ran out in {', '.join(stopped)})" if stopped else "")
-    failed = [name for name, check in facts.get("checks", {}).items() if check["status"] in ("fail", "undecided")]
-    return f"does not pass ({facts.get('classification') or 'undecided'}): {', '.join(failed) or 'see its checks'}"
+        return f"{facts['classification']}{until}"
+    failed = [name for name, check in checks if check["status"] in ("fail", "undecided")]
+    return f"does not pass ({facts.get('classification') or 'undecided'}): {', '.join(failed) or 'see its checks'}{until}"
 
 
 def is_quadratic(facts: Facts) -> bool:
