@@ -47,6 +47,13 @@ FEW = 3
     show_default=True,
     help="Of all random draws: the same seed, the same report.",
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=None,
+    help="How long one layer may take, by an estimate made before anything is measured; what would take longer is not begun.  "
+    "[default: by profile]",
+)
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Processes that verify at once.  [default: number of cores]")
 @click.option(
     "--replay",
@@ -68,6 +75,7 @@ def command(
     targets: Sequence[str],
     profile: str,
     seed: int,
+    seconds: float | None,
     jobs: int | None,
     example: str | None,
     verbose: bool,
@@ -89,8 +97,10 @@ def command(
         context.exit(_replay(layers, example, profile, _targets(registry, layers, targets, plugins), as_json))
     jobs = min(jobs or os.cpu_count() or 1, len(layers))
     names = _targets(registry, layers, targets, plugins)
+    if not as_json and profile != "dev":
+        _tell_estimate(layers, profile, jobs)
     reports = []
-    for report in verify_all(layers, plugins, sizes, profile, seed, jobs):
+    for report in verify_all(layers, plugins, sizes, profile, seed, jobs, seconds):
         reports.append(report.addressed(names[report.layer]))
         if not as_json and sys.stderr.isatty():
             click.echo(f"\r{len(reports)} of {len(layers)} verified", err=True, nl=len(reports) == len(layers))
@@ -133,7 +143,13 @@ def _replay(layers: Sequence[Layer], example: str, profile: str, names: dict[str
 
 
 def verify_all(
-    layers: Sequence[Layer], plugins: Sequence[str], sizes: Sequence[str], profile: str, seed: int, jobs: int
+    layers: Sequence[Layer],
+    plugins: Sequence[str],
+    sizes: Sequence[str],
+    profile: str,
+    seed: int,
+    jobs: int,
+    seconds: float | None = None,
 ) -> Iterator[Report]:
     """The reports of layers in their order; many layers are verified in processes of their own.
 
@@ -144,17 +160,18 @@ def verify_all(
         profile: dev, ci or deep.
         seed: of all draws.
         jobs: how many processes at once.
+        seconds: how long one layer may take; by the profile if left out.
 
     Raises:
         WorkFailed: a process died.
     """
     if jobs == 1 or len(layers) <= FEW:
         for layer in layers:
-            yield _verify(layer, profile, seed)
+            yield _verify(layer, profile, seed, seconds)
         return
     # spawn, not fork: a forked torch may hang in its thread pool.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare, initargs=(list(plugins),)) as pool:
-        futures = [pool.submit(_verify_key, layer.key, list(sizes), profile, seed) for layer in layers]
+        futures = [pool.submit(_verify_key, layer.key, list(sizes), profile, seed, seconds) for layer in layers]
         for layer, future in zip(layers, futures, strict=True):
             try:
                 yield future.result()
@@ -165,6 +182,24 @@ def verify_all(
                 ) from error
 
 
+def _tell_estimate(layers: Sequence[Layer], profile: str, jobs: int) -> None:
+    """Says on stderr how long a longer profile will take, before it begins."""
+    import torch
+
+    from nqf_registry.verify.budget import LONG, estimate, spoken
+
+    torch.set_num_threads(1)
+    with contextlib.redirect_stdout(sys.stderr):
+        found = [estimate(layer, profile) for layer in layers]
+    known = [one for one in found if one is not None]
+    seconds = sum(one.seconds for one in known) / jobs
+    if seconds < LONG:
+        return
+    said = f"{len(known)} layers at profile {profile} will take" if len(known) > 1 else f"profile {profile} will take"
+    memory = max(one.bytes for one in known) / 2**20
+    click.echo(f"{said} about {spoken(seconds)}, and {memory:.0f} MiB a process for the largest arrays", err=True)
+
+
 _registry: Registry | None = None
 
 
@@ -173,23 +208,23 @@ def _prepare(plugins: list[str]) -> None:
     _registry = Registry.load(plugins=plugins)
 
 
-def _verify_key(key: str, sizes: list[str], profile: str, seed: int) -> Report:
+def _verify_key(key: str, sizes: list[str], profile: str, seed: int, seconds: float | None) -> Report:
     from nqf_registry.cli.options import resolve_layer
 
     assert _registry is not None
     with contextlib.redirect_stdout(sys.stderr):
         layer = resolve_layer(_registry, key, sizes)
-    return _verify(layer, profile, seed)
+    return _verify(layer, profile, seed, seconds)
 
 
-def _verify(layer: Layer, profile: str, seed: int) -> Report:
+def _verify(layer: Layer, profile: str, seed: int, seconds: float | None) -> Report:
     import torch
 
     from nqf_registry.verify.suite import verify
 
     torch.set_num_threads(1)  # the tensors are small: threads would only wait for each other
     with contextlib.redirect_stdout(sys.stderr):
-        return verify(layer, profile, seed)
+        return verify(layer, profile, seed, seconds)
 
 
 def _print(reports: Sequence[Report], verbose: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED = "pass", "fail", "observed", "vacuous", "not-applicable", "undecided"
 STATUSES = (PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED)
 RAN = (PASS, FAIL, OBSERVED)
+OVER = "over the budget of time"  # why a check was not begun
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Report:
         source: hash of the layer's source files; "" where they cannot be read.
         seconds: how long it took.
         cached: whether it was read from the cache of earlier verifications.
-        cause: what keeps the layer from being evaluated at all, "" where it can be.
+        cause: what keeps the layer from being evaluated at all, or from being verified within its time; "" where nothing does.
     """
 
     layer: str
@@ -149,8 +150,13 @@ class Report:
 
     @property
     def stopped(self) -> tuple[Check, ...]:
-        """The checks whose time ran out: how far they came depends on the machine, so such a report is kept nowhere."""
+        """The checks whose time ran out: how far they came depends on the machine."""
         return tuple(check for check in self.checks if check.stopped)
+
+    @property
+    def hurried(self) -> bool:
+        """Whether time kept a check from all its examples: another machine may come further, so it is kept nowhere."""
+        return any(check.stopped or check.why == OVER for check in self.checks)
 
     @property
     def count(self) -> str:

@@ -10,6 +10,7 @@ import torch
 import nqf_registry
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer, declares, is_looped
+from nqf_registry.verify.budget import budget_of, timed, too_long
 from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.checks.structure_matrix import PARTS
 from nqf_registry.verify.classification import classify, why_undecided
@@ -18,27 +19,29 @@ from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.first_call import first_call
 from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.profiles import find_profile
-from nqf_registry.verify.report import UNDECIDED, Check, Report
+from nqf_registry.verify.report import OVER, UNDECIDED, Check, Report
 from nqf_registry.verify.source import source_hash
 
 SUITE = "2"
 ALWAYS = ("determinism", "finiteness")
 
 
-def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
+def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | None = None) -> Report:
     """Measures what a layer claims, and what it is.
 
     Args:
         layer: any layer; its width is varied, its other sizes stay as they are, unless it offers ``variants()``.
         profile: dev, ci or deep: how many examples each check measures.
         seed: the same seed gives the same report.
+        seconds: how long it may take, by an estimate made before anything is measured; a verification that would take longer
+            is not begun, and each of its checks is undecided. Left out, that of the profile.
 
     Returns:
         The report: ``passed``, ``classification``, and nine checks. Whatever the layer raises is in the message of the check
         that met it.
 
     Raises:
-        InvalidInput: the profile is unknown, or this is no layer.
+        InvalidInput: the profile is unknown, the budget is no positive number, or this is no layer.
 
     Example:
         >>> import nqf_registry as nqf
@@ -47,6 +50,9 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         (True, 'exact-nqf')
     """
     effort = find_profile(profile)
+    budget = budget_of(effort, seconds)
+    if seconds is not None:
+        effort = dataclasses.replace(effort, seconds=budget)
     if not isinstance(layer, Layer):
         hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
         raise InvalidInput(f"verify expects an nqf.Layer, got {type(layer).__name__}{hint}.")
@@ -54,10 +60,17 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
     with guarded(layer):  # by itself: a layer that seeds torch's generator would be seen as changing nothing the second time
         cause = first_call(layer, LARGEST)
     with guarded(layer):
+        over = "" if cause else too_long(timed(Context(layer, effort, seed)), budget)
+    with guarded(layer):
         context = Context(layer, effort, seed)
-        checks = [dataclasses.replace(run_check(context, name, cause), promised=promises(layer, name)) for name in CHECKS]
+        checks = [
+            dataclasses.replace(
+                not_begun(layer, name, over) if over else run_check(context, name, cause), promised=promises(layer, name)
+            )
+            for name in CHECKS
+        ]
     classification, order = classify(context.facts)
-    if classification == "undecided" and not cause:
+    if classification == "undecided" and not cause and not over:
         context.notes[f"the classification is undecided: {why_undecided(context.facts)}"] = None
     if context.disagreement is not None:
         off = (
@@ -84,8 +97,14 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0) -> Report:
         versions={"nqf_registry": nqf_registry.__version__, "suite": SUITE, "torch": torch.__version__},
         source=source_hash(layer),
         seconds=time.perf_counter() - begin,
-        cause=cause,
+        cause=cause or over,
     )
+
+
+def not_begun(layer: Layer, name: str, over: str) -> Check:
+    """A check of a verification that is over its budget of time."""
+    message = f"{layer.key}: {name} was not begun: {over}"
+    return Check(name, UNDECIDED, message=message, why=OVER, cause=over)
 
 
 def promises(layer: Layer, name: str) -> bool:

@@ -14,7 +14,8 @@ SHOWN = 3  # numbers of a row, and rows of a matrix, that a terminal is shown
 def render(report: Report, verbose: bool = False) -> str:
     """The table, then the messages of the checks that did not pass (of all, if verbose).
 
-    A cause that several checks share is said once. A layer that cannot be evaluated has its cause alone.
+    A cause that several checks share is said once. A layer that cannot be evaluated, or not
+    within its budget, has its cause alone.
     """
     verdict = "passed" if report.passed else "DID NOT PASS"
     if report.cause and not verbose:
@@ -24,6 +25,8 @@ def render(report: Report, verbose: bool = False) -> str:
             if check.expected and check.status == FAIL
             for line in told(report.layer, check, report.sizes)
         ]
+        if report.hurried:
+            return f"{report.layer}: {verdict}, nothing was measured ({report.count})\n  {report.cause}"
         head = f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})"
         return "\n".join([head, *(lines or [f"  {report.cause}"]), "  the other checks were not tried"])
     lines = [f"{report.layer}: {verdict}, {report.kind} ({report.count}, {report.seconds:.1f} s)"]

@@ -39,7 +39,7 @@ def verdict(layer: Layer) -> Report:
     if found is not None:
         return dataclasses.replace(found, cached=True)
     report = verify(layer)
-    if not report.stopped:  # what a check saw until its time ran out is this machine's, not the layer's
+    if not report.hurried:  # what a check saw until its time ran out is this machine's, not the layer's
         cache.write_json(name, report.to_dict())
     return report
 

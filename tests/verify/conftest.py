@@ -1,5 +1,6 @@
 """A workshop for layers that are right, and layers that are broken on purpose."""
 
+import importlib
 from dataclasses import dataclass
 
 import pytest
@@ -49,6 +50,15 @@ def units():
         return make(name, forward=lambda W, x: phi(x @ W["u"]) @ W["v"].mT, **more)
 
     return build
+
+
+@pytest.fixture
+def no_time(monkeypatch):
+    """Gives the checks of profile dev no time beyond their first examples; the verification is begun all the same."""
+    from nqf_registry.verify import profiles
+
+    monkeypatch.setitem(profiles.PROFILES, "dev", profiles.Profile("dev", 8, 2, -1.0))
+    monkeypatch.setattr(importlib.import_module("nqf_registry.verify.suite"), "timed", lambda context: None)
 
 
 @pytest.fixture

@@ -63,11 +63,8 @@ def test_the_hash_covers_the_file_of_the_class():
     assert fingerprint(layer, source) != fingerprint(layer.resized(3), source)
 
 
-def test_what_ran_out_of_time_is_not_kept(fresh_cache, counted, monkeypatch):
-    from nqf_registry.verify import profiles
-
+def test_what_ran_out_of_time_is_not_kept(fresh_cache, counted, no_time, monkeypatch):
     layer = nqf.default_registry().get("quadratic-network")
-    monkeypatch.setitem(profiles.PROFILES, "dev", profiles.Profile("dev", 8, 2, -1.0))
     assert verdict(layer).stopped
     assert not list(fresh_cache.glob("verdicts/*.json"))
     monkeypatch.undo()
