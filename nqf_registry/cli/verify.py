@@ -97,7 +97,7 @@ def command(
         context.exit(_replay(layers, example, profile, _targets(registry, layers, targets, plugins), as_json))
     jobs = min(jobs or os.cpu_count() or 1, len(layers))
     names = _targets(registry, layers, targets, plugins)
-    if not as_json and profile != "dev":
+    if not as_json:
         _tell_estimate(layers, profile, jobs)
     reports = []
     for report in verify_all(layers, plugins, sizes, profile, seed, jobs, seconds):

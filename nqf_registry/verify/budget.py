@@ -17,9 +17,9 @@ import torch
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
 from nqf_registry.verify.checks import CHECKS
-from nqf_registry.verify.context import LARGEST, Context
-from nqf_registry.verify.context import POINTS as BATCH
-from nqf_registry.verify.first_call import first_call
+from nqf_registry.verify.context import Context
+from nqf_registry.verify.first_call import POINTS as BATCH
+from nqf_registry.verify.first_call import TooLarge, first_call
 from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.matrix_free import dense_bytes, too_large
 from nqf_registry.verify.profiles import Profile, find_profile
@@ -76,14 +76,15 @@ def estimate(layer: Layer, profile: str = "dev") -> Estimate | None:
     """
     effort = find_profile(profile)
     with guarded(layer):
-        return None if first_call(layer, LARGEST) else timed(Context(layer, effort, 0))
+        try:
+            return None if first_call(layer) else timed(Context(layer, effort, 0))
+        except TooLarge:
+            return None
 
 
 def timed(context: Context) -> Estimate | None:
     """The estimate of a verification under way."""
     layer, profile = context.layer, context.profile
-    if layer.n_params * layer.width > LARGEST:
-        return None
     widths = len(context.widths()) + len(context.instances) - 1
     try:
         with contained():

@@ -17,6 +17,7 @@ from nqf_registry.verify.described import described
 from nqf_registry.verify.drive import Measurement, Outcome, drive
 from nqf_registry.verify.examples import example_line
 from nqf_registry.verify.explanation import explain
+from nqf_registry.verify.first_call import LARGEST, too_many
 from nqf_registry.verify.guard import contained
 from nqf_registry.verify.matrix_free import MatrixFree, measure_along
 from nqf_registry.verify.measured import Measured, measure
@@ -26,9 +27,6 @@ from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.strategies import Draw, draws, gaussian_weights, simpler
 from nqf_registry.verify.tolerances import PRECISION
-
-POINTS = 136  # weights that one measurement evaluates together, at most
-LARGEST = 2**20  # numbers in W
 
 
 @dataclass
@@ -91,13 +89,8 @@ class Context:
             generator = self._generator(7919 * draw.inputs + draw.samples)
             x = layer.sample(draw.samples, generator)
             self._settings[key] = Setting(layer, x, self.seed)
-            numbers = self._settings[key].p * self._settings[key].d
-            if numbers > LARGEST:
-                raise Undecided(
-                    f"W has {numbers} numbers at width {layer.width}; the points of one check would take "
-                    f"{numbers * POINTS * 8 / 2**30:.1f} GiB "
-                    f"and the budget is {LARGEST * POINTS * 8 / 2**30:.1f} GiB. Verify the layer at smaller sizes."
-                )
+            if layer.n_params * layer.width > LARGEST:  # a replayed width, or a variant larger than the layer itself
+                raise Undecided(too_many(layer))
         return self._settings[key]
 
     def exact_setting(self, draw: Draw) -> Setting:

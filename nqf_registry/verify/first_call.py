@@ -13,26 +13,36 @@ from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.guard import contained
 
 SAMPLES = 8
+POINTS = 136  # weights that one measurement evaluates together, at most
+LARGEST = 2**20  # numbers in W
+INPUTS = 2**31  # bytes of the inputs of one measurement
 
 
-def first_call(layer: Layer, largest: int) -> str:
+class TooLarge(Exception):
+    """Verifying the layer would take more memory than the budget, or than there is; the text says how much."""
+
+
+def first_call(layer: Layer) -> str:
     """What keeps a layer from being evaluated; "" where nothing does.
 
     Args:
         layer: at the width to be verified.
-        largest: numbers in W above which the layer is not called here.
+
+    Raises:
+        TooLarge: its weights or inputs are over the budget of memory, or the call ran out of it.
     """
     try:
         with contained():
             if wrong := _wrong_variants(layer):
                 return wrong
+            p, d = layer.n_params, layer.width
+            if p * d > LARGEST:
+                raise TooLarge(too_many(layer))
+            _refuse_large_inputs(layer)
             x = layer.sample(SAMPLES, torch.Generator().manual_seed(0))
             if wrong := _wrong_sample(x):
                 return wrong
             x = cast(x, torch.float64)
-            p, d = layer.n_params, layer.width
-            if p * d > largest:
-                return ""
             W = layer.unstack(torch.randn(p, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
             with torch.no_grad():
                 if declares(layer, "unit") and not declares(layer, "forward"):
@@ -40,9 +50,50 @@ def first_call(layer: Layer, largest: int) -> str:
                     if wrong := _wrong_unit(part):
                         return wrong
                 layer(W, x)
+    except TooLarge:
+        raise
     except Exception as error:
+        if _out_of_memory(error):
+            raise TooLarge(
+                f"there was not the memory for one call ({explain(error, layer)}), so nothing was measured. Verify the layer "
+                "at smaller sizes."
+            ) from error
         return explain(error, layer)
     return ""
+
+
+def too_many(layer: Layer) -> str:
+    """Why a layer with so many weights is not measured."""
+    numbers = layer.n_params * layer.width
+    return (
+        f"W has {numbers} numbers at width {layer.width}; the points of one check would take {_gib(numbers * POINTS * 8)} and "
+        f"the budget is {_gib(LARGEST * POINTS * 8)}, so nothing was measured. Verify the layer at smaller sizes."
+    )
+
+
+def _refuse_large_inputs(layer: Layer) -> None:
+    x = layer.sample(1, torch.Generator().manual_seed(0))
+    if not isinstance(x, Mapping):
+        return
+    needed = SAMPLES * 8 * sum(t.numel() for t in x.values() if isinstance(t, Tensor))
+    if needed > INPUTS:
+        raise TooLarge(
+            f"the inputs of {SAMPLES} samples would take {_gib(needed)} in float64 and the budget is {_gib(INPUTS)}, so "
+            "nothing was measured. Verify the layer at smaller sizes."
+        )
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Whether an exception, or what caused it, is that memory ran out; torch has no class for it on a CPU."""
+    while error is not None:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def _wrong_variants(layer: Any) -> str:

@@ -9,15 +9,14 @@ from typing import Any
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
 from nqf_registry.verify.checks import CHECKS
-from nqf_registry.verify.context import LARGEST, Context
+from nqf_registry.verify.context import Context
 from nqf_registry.verify.drive import Measurement, Outcome, measure_one
 from nqf_registry.verify.examples import parse_example
-from nqf_registry.verify.first_call import first_call
 from nqf_registry.verify.guard import guarded
 from nqf_registry.verify.profiles import find_profile
 from nqf_registry.verify.report import Check
 from nqf_registry.verify.strategies import Draw
-from nqf_registry.verify.suite import ALWAYS, promises, run_check
+from nqf_registry.verify.suite import ALWAYS, called, not_begun, promises, run_check
 
 
 def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
@@ -48,7 +47,9 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
         hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
         raise InvalidInput(f"replay expects an nqf.Layer, got {type(layer).__name__}{hint}.")
     with guarded(layer):
-        cause = first_call(layer, LARGEST)
+        cause, over = called(layer)
+    if over:
+        return dataclasses.replace(not_begun(layer, name, over), promised=promises(layer, name))
     with guarded(layer):
         context = _Replayed(layer, effort, seed, draw)
         if not cause:

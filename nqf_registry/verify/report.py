@@ -11,7 +11,7 @@ from typing import Any
 PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED = "pass", "fail", "observed", "vacuous", "not-applicable", "undecided"
 STATUSES = (PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED)
 RAN = (PASS, FAIL, OBSERVED)
-OVER = "over the budget of time"  # why a check was not begun
+OVER = "over the budget"  # why a check was not begun
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Report:
 
     @property
     def hurried(self) -> bool:
-        """Whether time kept a check from all its examples: another machine may come further, so it is kept nowhere."""
+        """Whether time or memory kept a check from its examples: another machine may come further, so it is kept nowhere."""
         return any(check.stopped or check.why == OVER for check in self.checks)
 
     @property

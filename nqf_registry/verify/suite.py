@@ -14,9 +14,9 @@ from nqf_registry.verify.budget import budget_of, timed, too_long
 from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.checks.structure_matrix import PARTS
 from nqf_registry.verify.classification import classify, why_undecided
-from nqf_registry.verify.context import LARGEST, Context, sizes_of
+from nqf_registry.verify.context import Context, sizes_of
 from nqf_registry.verify.explanation import explain
-from nqf_registry.verify.first_call import first_call
+from nqf_registry.verify.first_call import TooLarge, first_call
 from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.profiles import find_profile
 from nqf_registry.verify.report import OVER, UNDECIDED, Check, Report
@@ -58,9 +58,9 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | N
         raise InvalidInput(f"verify expects an nqf.Layer, got {type(layer).__name__}{hint}.")
     begin = time.perf_counter()
     with guarded(layer):  # by itself: a layer that seeds torch's generator would be seen as changing nothing the second time
-        cause = first_call(layer, LARGEST)
+        cause, over = called(layer)
     with guarded(layer):
-        over = "" if cause else too_long(timed(Context(layer, effort, seed)), budget)
+        over = over if cause or over else too_long(timed(Context(layer, effort, seed)), budget)
     with guarded(layer):
         context = Context(layer, effort, seed)
         checks = [
@@ -101,8 +101,16 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | N
     )
 
 
+def called(layer: Layer) -> tuple[str, str]:
+    """What keeps a layer from being evaluated, and what memory it would take that there is not; "" where nothing does."""
+    try:
+        return first_call(layer), ""
+    except TooLarge as reason:
+        return "", str(reason)
+
+
 def not_begun(layer: Layer, name: str, over: str) -> Check:
-    """A check of a verification that is over its budget of time."""
+    """A check of a verification that is over its budget of time or memory."""
     message = f"{layer.key}: {name} was not begun: {over}"
     return Check(name, UNDECIDED, message=message, why=OVER, cause=over)
 

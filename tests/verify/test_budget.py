@@ -85,3 +85,29 @@ def test_a_budget_is_a_positive_number(seconds):
 
 def test_durations_are_said_with_two_digits():
     assert [spoken(s) for s in (0.123, 89, 90, 5399, 5400)] == ["0.12 s", "89 s", "1.5 min", "90 min", "1.5 h"]
+
+
+@pytest.mark.parametrize("size", ["weights", "inputs", "memory"])
+def test_what_is_over_the_budget_of_memory_is_refused_before_the_work(layer, size):
+    calls = []
+
+    def forward(W, x):
+        calls.append(len(x))
+        if size == "memory":
+            raise MemoryError
+        return (x[:, :3] @ W["u"]).square().sum(-1, keepdim=True)
+
+    def sample(self, n, generator):
+        return {"x": torch.zeros(1, 1).expand(n, 2**26 if size == "inputs" else 3)}
+
+    large = layer("large", forward=forward, blocks={"u": (3,)}, width=2**19 if size == "weights" else 4, sample=sample)
+    report = nqf.verify(large)
+    expected = {
+        "weights": "W has 1572864 numbers at width 524288; the points of one check would take 1.6 GiB",
+        "inputs": "the inputs of 8 samples would take 4.0 GiB in float64 and the budget is 2.0 GiB",
+        "memory": "there was not the memory for one call (forward raised MemoryError",
+    }
+    assert expected[size] in report.cause and "Verify the layer at smaller sizes." in report.cause
+    assert report.hurried and not report.passed and report.count == "0 of 9 checks ran"
+    assert {check.status for check in report.checks} == {"undecided"} and len(calls) == (size == "memory")
+    assert nqf.replay(large, "finiteness").status == "undecided"
