@@ -4,9 +4,8 @@ Every public name is imported at its first use, so that ``import nqf_registry`` 
 """
 
 import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+
+from nqf_registry.exports import LazyPackage
 
 __version__ = "0.1.0"
 
@@ -73,28 +72,4 @@ _EXPORTS = {
 
 __all__ = sorted(_EXPORTS)  # pyright: ignore[reportUnsupportedDunderAll]
 
-
-class _Package(ModuleType):
-    """Keeps an exported name what it is when a subpackage of that name is imported.
-
-    ``nqf.train`` is the function; importing ``nqf_registry.train.loop`` would otherwise set it to the subpackage.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _EXPORTS and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_EXPORTS[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+sys.modules[__name__].__class__ = LazyPackage

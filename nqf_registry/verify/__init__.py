@@ -1,7 +1,20 @@
-"""The verifier: residuals that return numbers, checks that draw examples for them, and the report."""
+"""The verifier: residuals that return numbers, checks that draw examples for them, and the report.
 
-from nqf_registry.verify.report import Check, Report
-from nqf_registry.verify.suite import SUITE, verify
-from nqf_registry.verify.verdict import verdict
+Every public name is imported at its first use, so that a residual by itself needs no hypothesis.
+"""
 
-__all__ = ["SUITE", "Check", "Report", "verdict", "verify"]
+import sys
+
+from nqf_registry.exports import LazyPackage
+
+_EXPORTS = {
+    "SUITE": "nqf_registry.verify.suite",
+    "Check": "nqf_registry.verify.report",
+    "Report": "nqf_registry.verify.report",
+    "verdict": "nqf_registry.verify.verdict",
+    "verify": "nqf_registry.verify.suite",
+}
+
+__all__ = sorted(_EXPORTS)  # pyright: ignore[reportUnsupportedDunderAll]
+
+sys.modules[__name__].__class__ = LazyPackage

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from nqf_registry.errors import named
 from nqf_registry.verify.guard import contained
-from nqf_registry.verify.setting import Undecided
+from nqf_registry.verify.setting import Nothing, Undecided
 from nqf_registry.verify.strategies import Draw
 
 LEAST = 4  # examples that a check needs where its time ran out; fewer decide nothing
@@ -104,6 +104,8 @@ def _measured(
     try:
         with contained():
             return measure(draw)
+    except Nothing:  # like a draw that does not apply
+        return None
     except Undecided as reason:
         outcome.reason, outcome.draw = str(reason), draw
     except Exception as error:
@@ -129,7 +131,7 @@ def drive(
     The first are always all measured. Where the time then runs out with fewer than ``LEAST`` measured, nothing is decided.
 
     Args:
-        measure: residual of one draw; None where the draw does not apply, which is not counted.
+        measure: residual of one draw; None where the draw does not apply or there is nothing to measure, which is not counted.
         strategy: what to draw from.
         first: examples that must be among those measured, such as the width that the layer declares.
         examples: how many to draw beyond these.

@@ -68,6 +68,7 @@ def jets(setting: Setting, base: Tensor, rays: Tensor, reach: float = 2.0**-4) -
     coefficients = torch.einsum("jm,smrnk->srjnk", solve, values) / powers[:, None, None]
     signs = (-1.0) ** torch.arange(DEGREE + 1, dtype=torch.float64)
     largest = torch.maximum(base.abs().max(), torch.tensor(reach * setting.scale, dtype=torch.float64))
-    size = 2.0**-53 * float(values.abs().max()) + float(setting.rounding(largest))
+    finite = values.abs().where(values.isfinite(), 0.0)  # a ray that is not finite says nothing of the rounding of the others
+    size = 2.0**-53 * float(finite.max()) + float(setting.rounding(largest))
     rounding = solve.norm(dim=1) / powers * size * 8
     return Jets(coefficients[0], coefficients[1] * signs[:, None, None], rounding)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.directional import directional, fit
+from nqf_registry.errors import InvalidInput
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES, MEMORY
 
@@ -97,7 +98,9 @@ def measure_along(setting: Setting) -> MatrixFree:
     """Decides along random rays of one and of two neurons what to take for the truth: autodiff where fits agree with it.
 
     Raises:
-        Undecided: f(0) is not finite.
+        InvalidInput: no setting.
+        Undecided: f(0) is not finite, or f is no function, has no length scale, or computes in a coarser arithmetic than
+            float64's.
 
     Example:
         >>> import torch, nqf_registry as nqf
@@ -111,8 +114,11 @@ def measure_along(setting: Setting) -> MatrixFree:
         >>> torch.allclose(seen.along(rays).curvature[0, :, 0], exact)
         True
     """
+    if not isinstance(setting, Setting):
+        raise InvalidInput(f"measure_along takes a Setting, a layer at given inputs; got {type(setting).__name__}.")
     if not setting.offset.isfinite().all():
         raise Undecided("f is not finite at W = 0, so it has no expansion there.")
+    setting.check_exact()
     rays = torch.cat([random_rays(setting, setting.seed, 1), random_rays(setting, setting.seed + 1, 2)])
     truth = _fitted(setting, rays)
     try:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nqf_registry.errors import InvalidInput
 from nqf_registry.expansion import Expansion, expand, two_neurons
 from nqf_registry.verify.jets import jets
 from nqf_registry.verify.matrix_free import dense_bytes
@@ -52,9 +53,24 @@ class Measured:
 def measure(setting: Setting) -> Measured:
     """Measures the expansion of a layer at W = 0.
 
+    Args:
+        setting: the layer and its inputs.
+
     Raises:
-        Undecided: the dense matrices would not fit the memory budget, or f(0) is not finite.
+        InvalidInput: no setting.
+        Undecided: the dense matrices would not fit the memory budget, f(0) is not finite, f is no function, has no length scale
+            or computes in a coarser arithmetic than float64's, or neither autodiff nor differences can be relied on.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("quadratic-network", n_in=3)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> seen = measure(setting)
+        >>> seen.source, seen.expansion.structure.shape
+        ('autodiff', torch.Size([2, 1, 3, 3]))
     """
+    if not isinstance(setting, Setting):
+        raise InvalidInput(f"measure takes a Setting, a layer at given inputs; got {type(setting).__name__}.")
     if not setting.offset.isfinite().all():
         raise Undecided("f is not finite at W = 0, so it has no expansion there.")
     n, k = setting.offset.shape
@@ -64,6 +80,7 @@ def measure(setting: Setting) -> Measured:
             f"the second derivatives by sample, output and pair of parameters (n = {n}, k = {k}, p = {setting.p}) would take "
             f"{needed / 2**30:.1f} GiB; the budget is {MEMORY / 2**30:.1f} GiB. Verify the layer at smaller sizes."
         )
+    setting.check_exact()
     notes: list[str] = []
     forward = _attempt(lambda: expand(setting.layer, setting.x, "forward-over-reverse"), "forward-over-reverse", notes)
     if forward is None:
@@ -83,13 +100,25 @@ def measure(setting: Setting) -> Measured:
     change = max(float((coarse.diagonal - fine.diagonal).abs().max()), float((coarse.cross - fine.cross).abs().max())) / size
     if not change <= COARSE:
         raise Undecided(
-            f"autodiff and differences disagree at W = 0 (by {disagreement:.1e} of |f(W) − f(0)|), and differences at "
-            f"two steps agree only to {change:.1e}, so the second derivatives are not known."
+            f"the second derivatives at W = 0 are not known: {_doubt(forward, disagreement, modes)}, and differences at two "
+            f"steps agree only to {change:.1e}. Look at f near zero along a ray."
         )
     if forward is not None and modes <= AUTODIFF and _apart(setting, forward, fine) <= DIFFERENCES:
         # A sample that leaves its leading order early bends the fits along rays; entry by entry, at small steps, all agree.
         return Measured(forward, "autodiff", AUTODIFF, disagreement, tuple(notes))
     return Measured(fine, "differences", max(AUTODIFF, 4 * change), disagreement, tuple(notes))
+
+
+def _doubt(forward: Expansion | None, disagreement: float, modes: float) -> str:
+    """Why autodiff is not taken for the truth."""
+    if forward is None:
+        return "no mode of autodiff is available"
+    if disagreement <= DIFFERENCES:
+        return (
+            f"autodiff agrees with differences along random rays, but its two modes differ by {modes:.1e} of the largest entry"
+        )
+    off = "gives nan" if disagreement != disagreement else f"is off by {disagreement:.1e} of |f(W) − f(0)|"
+    return f"autodiff {off} along random rays"
 
 
 def _apart(setting: Setting, one: Expansion, other: Expansion) -> float:
@@ -147,7 +176,10 @@ def _against_rays(setting: Setting, expansion: Expansion) -> float:
         ((fitted.central(1) - slope).abs() - fitted.rounding[1]),
         ((fitted.central(2) - curvature).abs() - fitted.rounding[2]),
     ]
-    return max(float((gap.clamp_min(0) / setting.spread).max()) if gap.isfinite().all() else float("nan") for gap in gaps)
+    largest = torch.stack(
+        [(gap.clamp_min(0) / setting.spread).max() if gap.isfinite().all() else gap.new_tensor(torch.nan) for gap in gaps]
+    )
+    return float(largest.max())  # nan where either is: Python's max(0.0, nan) is 0.0
 
 
 def _attempt(take: Callable[[], Any], mode: str, notes: list[str]) -> Any:

@@ -14,6 +14,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nqf_registry.verify.setting import Undecided
+
 RANDOM = 3  # random permutations of one example
 
 
@@ -90,10 +92,13 @@ def simplify(weights: Tensor, size: float, fails: Callable[[Tensor], bool], trie
         if left <= 0 or bool((candidate == weights).all()):
             return False
         left -= 1
-        if fails(candidate):
+        try:
+            failed = fails(candidate)
+        except Undecided:  # simplified so far that there is nothing left to measure
+            return False
+        if failed:
             weights = candidate
-            return True
-        return False
+        return failed
 
     for axis, count in ((1, d), (0, p)):
         for index in range(count):

@@ -1,10 +1,11 @@
 """Neurons that are stacks of smaller units, however these lie in their blocks, and neurons that are not."""
 
+import importlib
+
 import pytest
 import torch
 
 import nqf_registry as nqf
-from nqf_registry.verify.residuals import minimality as residual
 from nqf_registry.verify.residuals.minimality import minimality
 from nqf_registry.verify.splits import counts, primes, splits
 
@@ -166,7 +167,7 @@ def test_an_exchange_of_what_does_nothing_says_nothing(layer, setting, normal):
 
 
 def test_the_cap_is_told_with_its_figure(layer, monkeypatch):
-    monkeypatch.setattr(residual, "MOST", 8)
+    monkeypatch.setattr(importlib.import_module("nqf_registry.verify.residuals.minimality"), "MOST", 8)
     blocks = {name: (4, 4) for name in "abcd"}
 
     def forward(W, x):

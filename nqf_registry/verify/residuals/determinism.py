@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from nqf_registry import length_scale
+from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
 from nqf_registry.verify.holdings import Holdings
+from nqf_registry.verify.residuals.given import given_weights
 from nqf_registry.verify.setting import Setting
 from nqf_registry.verify.surroundings import differences, global_state
 
@@ -41,6 +43,9 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
         first: weights that are tried several times.
         second: weights that are tried in between, so that a state that one call leaves behind is seen by the next.
 
+    Raises:
+        InvalidInput: no setting, weights that do not fit it, or twice the same.
+
     Example:
         >>> import nqf_registry as nqf
         >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3)
@@ -50,6 +55,12 @@ def determinism(setting: Setting, first: Tensor, second: Tensor) -> Repetition:
         >>> seen.residual, seen.changed
         (0.0, ())
     """
+    first, second = given_weights(setting, first, "first"), given_weights(setting, second, "second")
+    if torch.equal(first, second):
+        raise InvalidInput(
+            f"{setting.layer.key}: first and second must be different weights, so that what a call leaves behind is seen by "
+            "one at others; got the same. Draw second anew."
+        )
     layer, x = setting.layer, {name: t.clone() for name, t in setting.x.items()}
     held = Holdings(layer)
     own = [{name: t.clone() for name, t in layer.unstack(w).items()} for w in (first, second)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nqf_registry.verify.residuals.given import given_weights
 from nqf_registry.verify.setting import Setting
 
 
@@ -19,6 +20,9 @@ def finiteness(setting: Setting, W: Tensor) -> tuple[int, str]:
         How many of the values at W = 0, at W, at W / 10⁶ and at W with each neuron zero in turn are not finite, and where the
         first one is.
 
+    Raises:
+        InvalidInput: no setting, or weights that do not fit it.
+
     Example:
         >>> import nqf_registry as nqf
         >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, width=3)
@@ -26,6 +30,7 @@ def finiteness(setting: Setting, W: Tensor) -> tuple[int, str]:
         >>> finiteness(setting, torch.ones(setting.p, setting.d, dtype=torch.float64))
         (0, '')
     """
+    W = given_weights(setting, W)
     points, names = [setting.zero, 1e-6 * W, W], ["at W = 0", "near W = 0", "at W"]
     for neuron in range(setting.d):
         point = W.clone()

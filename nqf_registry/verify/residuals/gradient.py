@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.verify.jets import jets
+from nqf_registry.verify.residuals.given import given_directions, given_weights
 from nqf_registry.verify.setting import Setting
 from nqf_registry.verify.tolerances import DIFFERENCES
 
@@ -42,7 +43,21 @@ def gradient(setting: Setting, stacked: Tensor, rays: Tensor, seed: int = 0) -> 
 
     Returns:
         The slopes along the worst ray; None where f has no slope along any, or autograd refuses the layer.
+
+    Raises:
+        InvalidInput: no setting, weights that do not fit it, no rays, or one of length zero.
+        Undecided: f is no function, has no length scale, or computes in a coarser arithmetic than float64's.
+
+    Example:
+        >>> import nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3)
+        >>> setting = Setting(layer, layer.sample(2, torch.Generator().manual_seed(0)))
+        >>> rays = torch.randn(3, setting.p, setting.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        >>> gradient(setting, setting.scale * rays[0] / 4, rays[1:]).residual < 1e-8
+        True
     """
+    stacked, rays = given_weights(setting, stacked, "stacked"), given_directions(setting, rays, many=True)
+    setting.check_exact()
     generator = torch.Generator().manual_seed(seed)
     cotangent = torch.randn(setting.offset.shape, generator=generator, dtype=torch.float64)
     slopes = _by_autograd(setting, stacked, rays, cotangent)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.arguments import check_gradient
+from nqf_registry.verify.residuals.given import check_declared, given_weights
 from nqf_registry.verify.setting import Setting
 
 
@@ -20,8 +21,11 @@ def linearised(setting: Setting, stacked: Tensor, seed: int = 0) -> tuple[float,
         seed: of the cotangents.
 
     Raises:
+        InvalidInput: no setting, weights that do not fit it, or a layer that writes no ``linearise``.
         LayerError: what the pullback returns is no dict like W.
     """
+    stacked = given_weights(setting, stacked, "stacked", many=True)
+    check_declared(setting, "linearise")
     layer: Any = setting.layer
     generator = torch.Generator().manual_seed(seed)
     calls = [layer.unstack(one) for one in stacked] + ([layer.unstack(stacked)] if layer.batched else [])

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nqf_registry.errors import InvalidInput
+from nqf_registry.verify.residuals.given import given_weights
 from nqf_registry.verify.residuals.permutation_symmetry import changes
-from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.setting import Nothing, Setting
 from nqf_registry.verify.splits import Split, counts, primes, splits
 from nqf_registry.verify.tolerances import EQUAL
 
@@ -76,6 +78,12 @@ def minimality(setting: Setting, W: Tensor, fresh: Tensor) -> Minimality:
         W: weights (p, d).
         fresh: other weights (p, d), to see that f depends on what is exchanged.
 
+    Raises:
+        InvalidInput: no setting, weights that do not fit it, ``fresh`` the same as W, or a width of one, where there is no
+            other neuron to exchange parts with.
+        Undecided: the numbers of W are all equal, so that no exchange moves anything; or f is no function, has no length scale,
+            or computes in a coarser arithmetic than float64's.
+
     Example:
         >>> import nqf_registry as nqf
         >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=2, n_out=2, width=2)
@@ -84,6 +92,17 @@ def minimality(setting: Setting, W: Tensor, fresh: Tensor) -> Minimality:
         >>> minimality(setting, W, fresh).change > 0.01
         True
     """
+    W, fresh = given_weights(setting, W), given_weights(setting, fresh, "fresh")
+    key = setting.layer.key
+    if setting.d < 2:
+        raise InvalidInput(f"{key}: minimality needs a width of two or more, got {setting.d}; layer.resized(2) has it.")
+    if torch.equal(W, fresh):
+        raise InvalidInput(f"{key}: fresh must be other weights than W, got the same; draw them anew.")
+    if bool((W[0, 0] == W).all()):
+        raise Nothing(
+            f"{key}: the numbers of W are all equal, so exchanging parts moves nothing. Take W with different numbers."
+        )
+    setting.check_exact()
     blocks = setting.layer.blocks()
     most = max(8, min(MOST, NUMBERS // W.numel()))
     listed = _listed(tuple(blocks.items()), most + 1)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.layer import Inputs
+from nqf_registry.verify.residuals.given import check_part, given_weights
 from nqf_registry.verify.setting import Setting
 
 
@@ -18,7 +19,18 @@ def one_by_one(setting: Setting, declared: list[str], stacked: Tensor) -> tuple[
         setting: the layer and its inputs.
         declared: names of the parts that the layer declares, of structure, linear, cross and offset.
         stacked: weights (R, p, d) that the quadratic parts are evaluated at, so that no p × p matrix is formed.
+
+    Returns:
+        The difference, nan where there is nothing to compare: no part, or a single sample.
+
+    Raises:
+        InvalidInput: no setting, weights that do not fit it, or a part that the layer does not declare.
     """
+    stacked = given_weights(setting, stacked, "stacked", many=True)
+    for name in declared:
+        check_part(setting, name)
+    if not declared or setting.n == 1:
+        return float("nan"), "", 0
     worst = (0.0, "", 0)
     for name in declared:
         together = _samples(setting, name, setting.x, stacked)
@@ -26,6 +38,7 @@ def one_by_one(setting: Setting, declared: list[str], stacked: Tensor) -> tuple[
         for i in range(setting.n):
             alone = _samples(setting, name, {key: t[i : i + 1] for key, t in setting.x.items()}, stacked)
             gap = float((alone[0] - together[i]).abs().max()) / size if alone.shape[1:] == together.shape[1:] else torch.inf
+            gap = torch.inf if gap != gap else gap  # Python's max would drop a nan
             worst = max(worst, (gap, name, i), key=lambda found: found[0])
     return worst
 

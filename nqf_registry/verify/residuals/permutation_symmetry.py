@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.residuals.given import given_orders, given_weights
+from nqf_registry.verify.setting import Nothing, Setting
 
 
 def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[int]]) -> tuple[float, int]:
@@ -15,11 +16,16 @@ def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[
 
     Args:
         setting: the layer and its inputs.
-        W: weights (p, d).
+        W: weights (p, d), or a dict of blocks.
         orders: permutations of the columns, each a list of d indices.
 
     Returns:
         The residual, and the index of the worst permutation.
+
+    Raises:
+        InvalidInput: no setting, weights that do not fit it, or orders that are none, no permutations, or move no neuron.
+        Undecided: every permutation leaves W as it is, as where its neurons are all equal; or f is no function, has no length
+            scale, or computes in a coarser arithmetic than float64's.
 
     Example:
         >>> import nqf_registry as nqf
@@ -30,7 +36,14 @@ def permutation_symmetry(setting: Setting, W: Tensor, orders: Sequence[Sequence[
         >>> residual < 1e-12
         True
     """
-    gaps = changes(setting, W, torch.stack([W[:, list(order)] for order in orders]))
+    W = given_weights(setting, W)
+    moved = torch.stack([W[:, order] for order in given_orders(setting, orders)])
+    if bool((moved == W).all()):
+        raise Nothing(
+            f"{setting.layer.key}: every permutation leaves W as it is, so nothing can be measured. Take different neurons."
+        )
+    setting.check_exact()
+    gaps = changes(setting, W, moved)
     return float(gaps.max()), int(gaps.argmax())
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.arguments import check_gradient
+from nqf_registry.verify.residuals.given import check_declared, given_weights
 from nqf_registry.verify.residuals.structure_matrix import Gap, compare
 from nqf_registry.verify.setting import Setting
 
@@ -21,6 +22,8 @@ def pullback(setting: Setting, stacked: Tensor, seed: int = 0) -> Gap:
         seed: of the cotangents.
 
     Raises:
+        InvalidInput: no setting, weights that do not fit it, or a layer that writes no ``pullback``.
+        Undecided: f is no function, has no length scale, or computes in a coarser arithmetic than float64's.
         LayerError: the layer's own gradient is no dict like W.
 
     Example:
@@ -33,6 +36,9 @@ def pullback(setting: Setting, stacked: Tensor, seed: int = 0) -> Gap:
         >>> round(pullback(setting, torch.ones(setting.p, setting.d, dtype=torch.float64)).residual, 6)
         1.0
     """
+    stacked = given_weights(setting, stacked, "stacked")
+    check_declared(setting, "pullback")
+    setting.check_exact()
     layer: Any = setting.layer
     W = {name: block.detach().clone() for name, block in layer.unstack(stacked).items()}
     leaves = {name: block.clone().requires_grad_() for name, block in W.items()}

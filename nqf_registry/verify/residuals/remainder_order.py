@@ -11,6 +11,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from nqf_registry.errors import InvalidInput
+from nqf_registry.verify.residuals.given import given_directions, given_weights
 from nqf_registry.verify.setting import Setting
 
 Expansion = Callable[[Tensor], Tensor]  # (R, p, d) to (R, n, k)
@@ -55,6 +57,10 @@ def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor, error:
         rays: directions of entries about 1.
         error: relative error of the expansion, where it was measured by differences; R below it is not looked at.
 
+    Raises:
+        InvalidInput: no setting, or rays that do not fit it, are none, or are zero.
+        Undecided: f is no function, has no length scale, or computes in a coarser arithmetic than float64's.
+
     Example:
         >>> import torch, nqf_registry as nqf
         >>> layer = nqf.default_registry().get("two-layer-mlp", activation="tanh")
@@ -65,6 +71,8 @@ def remainder_slope(setting: Setting, expansion: Expansion, rays: Tensor, error:
         >>> round(seen.slope, 2), seen.decades > 3                # tanh is odd, so the next order is four
         (4.0, True)
     """
+    rays = given_directions(setting, rays, many=True)
+    setting.check_exact()
     top = setting.scale / 4
     sizes = top * 2.0 ** -torch.arange(OCTAVES, dtype=torch.float64)
     value, model = _both(setting, expansion, sizes, rays)
@@ -120,7 +128,12 @@ def quadratic_polynomial(setting: Setting, starts: Tensor, steps: Tensor) -> flo
         steps: directions (q, p, d).
 
     Returns:
-        max |f(a+3b) − 3f(a+2b) + 3f(a+b) − f(a)| / Σ |f| at sizes from 2⁻¹² to 2¹⁶ length scales, where f is finite.
+        max |f(a+3b) − 3f(a+2b) + 3f(a+b) − f(a)| / Σ |f| at sizes from 2⁻¹² to 2¹⁶ length scales, where f is finite; nan where
+        it is at none.
+
+    Raises:
+        InvalidInput: no setting, points and directions that do not fit it or each other, or directions that are none or zero.
+        Undecided: f is no function, has no length scale, or computes in a coarser arithmetic than float64's.
 
     Example:
         >>> import nqf_registry as nqf
@@ -130,6 +143,12 @@ def quadratic_polynomial(setting: Setting, starts: Tensor, steps: Tensor) -> flo
         >>> quadratic_polynomial(setting, starts, starts.cumsum(1)) < 1e-12
         True
     """
+    starts, steps = given_weights(setting, starts, "starts", many=True), given_directions(setting, steps, "steps", many=True)
+    if len(starts) != len(steps):
+        raise InvalidInput(
+            f"{setting.layer.key}: starts and steps must be as many, one for each point; got {len(starts)} and {len(steps)}."
+        )
+    setting.check_exact()
     sizes = setting.scale * 2.0 ** torch.arange(-12, 17, 2, dtype=torch.float64)
     lines = torch.stack([starts + j * steps for j in range(4)])  # (4, q, p, d)
     points = torch.einsum("s,jqpd->sjqpd", sizes, lines)

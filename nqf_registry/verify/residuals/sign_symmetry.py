@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nqf_registry.verify.residuals.given import given_weights
 from nqf_registry.verify.residuals.permutation_symmetry import changes
-from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.setting import Nothing, Setting
 
 
 def sign_symmetry(setting: Setting, W: Tensor) -> tuple[float, int]:
@@ -14,10 +15,15 @@ def sign_symmetry(setting: Setting, W: Tensor) -> tuple[float, int]:
 
     Args:
         setting: the layer and its inputs.
-        W: weights (p, d).
+        W: weights (p, d), or a dict of blocks.
 
     Returns:
-        The residual, and the worst neuron.
+        The residual, and the worst neuron; a neuron that is zero is its own mirror image and adds nothing.
+
+    Raises:
+        InvalidInput: no setting, or weights that do not fit it.
+        Undecided: W = 0, where no sign changes anything; or f is no function, has no length scale, or computes in a coarser
+            arithmetic than float64's.
 
     Example:
         >>> import nqf_registry as nqf
@@ -27,6 +33,12 @@ def sign_symmetry(setting: Setting, W: Tensor) -> tuple[float, int]:
         >>> sign_symmetry(setting, W)[0] > 0.1                    # v gelu(u·x) is not even
         True
     """
+    W = given_weights(setting, W)
+    if not bool(W.any()):
+        raise Nothing(
+            f"{setting.layer.key}: at W = 0 no neuron has a sign, so nothing can be measured. Let a neuron differ from zero."
+        )
+    setting.check_exact()
     flips = 1 - 2 * torch.eye(setting.d, dtype=W.dtype)  # (d, d): row i flips neuron i
     gaps = changes(setting, W, W * flips[:, None, :])
     return float(gaps.max()), int(gaps.argmax())

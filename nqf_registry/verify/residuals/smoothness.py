@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.verify.jets import jets
+from nqf_registry.verify.residuals.given import given_directions, given_weights
 from nqf_registry.verify.setting import Setting
 from nqf_registry.verify.tolerances import KINK
 
@@ -41,14 +42,15 @@ class Kinks:
 
     @property
     def worst(self) -> tuple[float, str]:
-        """The largest violation, and what it is in words."""
+        """The largest violation, and what it is in words; nan where nothing was measured."""
         found = [(self.hole, "f jumps at the point itself")]
         for order in range(4):
             name = f"derivative{'s' if order else ''} of order {order}" if order else "limits of f"
             found.append((self.sides[order], f"the one-sided {name} along a ray differ"))
             found.append((self.forms[order], f"the derivative of order {order} is no form of degree {order} in the direction"))
             found.append((self.drift[order], f"the one-sided derivative of order {order} has no limit"))
-        return max(found, key=lambda pair: pair[0])
+        found = [pair for pair in found if pair[0] == pair[0]]
+        return max(found, key=lambda pair: pair[0], default=(float("nan"), "nothing was measured"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +71,16 @@ def smoothness(setting: Setting, base: Tensor, a: Tensor, b: Tensor) -> Kinks:
     Args:
         setting: the layer and its inputs.
         base: weights (p, d) that the rays start from.
-        a: a direction (p, d).
-        b: another.
+        a: a direction (p, d), not zero.
+        b: another, not along it.
+
+    Returns:
+        The violations. All are nan where f is finite along no ray, and ``forms`` where it is not along every one: nothing was
+        measured then.
+
+    Raises:
+        InvalidInput: no setting, weights that do not fit it, or a direction that is zero.
+        Undecided: f is no function, has no length scale, or computes in a coarser arithmetic than float64's.
 
     Example:
         >>> import nqf_registry as nqf
@@ -80,11 +90,15 @@ def smoothness(setting: Setting, base: Tensor, a: Tensor, b: Tensor) -> Kinks:
         >>> smoothness(setting, setting.zero, a, b).worst[1]
         'the one-sided derivatives of order 2 along a ray differ'
     """
+    base = given_weights(setting, base, "base")
+    a, b = given_directions(setting, a, "a"), given_directions(setting, b, "b")
+    setting.check_exact()
     rays = torch.stack([a, b, a + b, a - b, a + 2 * b]) / 2
     look = _look(setting, base, rays, REACH)
     found = look.found
-    if float(found.max()) > KINK:
+    if bool((found > KINK).any()):
         closer = _look(setting, base, rays, REACH * CLOSER).found
+        closer = torch.where(closer.isnan(), found, closer)  # not finite so close: what was seen stands
         found = torch.where(closer > (PERSISTS * found).clamp_min(KINK), closer, torch.minimum(found, closer).clamp_max(KINK))
     sides, forms, drift = (tuple(row.tolist()) for row in found)
     return Kinks(sides, forms, drift, look.hole, look.rays)
@@ -97,7 +111,7 @@ def _look(setting: Setting, base: Tensor, rays: Tensor, reach: float) -> _Look:
     )  # by ray
     found = torch.zeros(3, 4, dtype=torch.float64)
     if not finite.any():
-        return _Look(found, 0.0, 0)
+        return _Look(found.fill_(torch.nan), float("nan"), 0)
     size = setting.spread
 
     def relative(gap: Tensor, rounding: float) -> float:
@@ -105,9 +119,7 @@ def _look(setting: Setting, base: Tensor, rays: Tensor, reach: float) -> _Look:
 
     for order in range(4):
         c = far.central(order)
-        form = torch.zeros_like(c[0])
-        if finite.all():
-            form = _form(order, c)
+        form = _form(order, c) if finite.all() or order == 0 else torch.full_like(c[0], torch.nan)
         gaps = (far.jump(order)[finite], form, near.plus[finite, order] - far.plus[finite, order])
         roundings = (far.rounding[order], 14 * far.rounding[order], near.rounding[order])
         for row, (gap, rounding) in enumerate(zip(gaps, roundings, strict=True)):

@@ -8,6 +8,7 @@ import torch
 
 from nqf_registry.verify.declared import declared_along, declared_part
 from nqf_registry.verify.matrix_free import MatrixFree, random_rays
+from nqf_registry.verify.residuals.given import GRADIENTS, check_part, check_setting
 from nqf_registry.verify.residuals.structure_matrix import Gap, compare
 from nqf_registry.verify.setting import Setting
 
@@ -18,11 +19,16 @@ def gaps_along(setting: Setting, seen: MatrixFree, declared: Collection[str], se
     Args:
         setting: the layer and its inputs.
         seen: its expansion as measured.
-        declared: the parts to compare, of "structure", "linear", "cross", "offset".
+        declared: the parts to compare, of "structure", "linear", "cross", "offset"; gradients that a layer writes are no
+            part and left aside.
         seed: of the rays.
 
     Returns:
         The gap of each part; its place is (sample, output, ray). B of a single neuron is left out.
+
+    Raises:
+        InvalidInput: no setting, or a part that the layer does not declare.
+        Undecided: f is no function, has no length scale, or computes in a coarser arithmetic than float64's.
 
     Example:
         >>> from nqf_registry.verify.matrix_free import measure_along
@@ -32,6 +38,11 @@ def gaps_along(setting: Setting, seen: MatrixFree, declared: Collection[str], se
         >>> gaps_along(setting, measure_along(setting), ["structure"])["structure"].residual < 1e-12
         True
     """
+    check_setting(setting)
+    for name in declared:
+        if name not in GRADIENTS:
+            check_part(setting, name)
+    setting.check_exact()
     size, s = setting.spread, setting.scale
     one, two = random_rays(setting, seed, 1), random_rays(setting, seed + 1, 2)
     gaps: dict[str, Gap] = {}

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nqf_registry.verify.jets import Jets, jets
+from nqf_registry.verify.residuals.given import given_columns, given_neuron, given_weights
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.tolerances import DIFFERENCES
 
@@ -44,10 +45,12 @@ def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Ten
         setting: the layer and its inputs.
         others: weights (p, d); the chosen neuron is set to zero.
         neuron: which one.
-        directions: in the space of that neuron, (q, p).
+        directions: in the space of that neuron, (q, p), none of them zero.
 
     Raises:
-        Undecided: f is not finite there.
+        InvalidInput: no setting, weights that do not fit it, a neuron that there is not, or no directions.
+        Undecided: f is not finite there, is no function, has no length scale, or computes in a coarser arithmetic than
+            float64's.
 
     Example:
         >>> import nqf_registry as nqf
@@ -58,7 +61,9 @@ def zero_gradient(setting: Setting, others: Tensor, neuron: int, directions: Ten
         >>> seen.differences < 1e-6, seen.autodiff < 1e-12
         (True, True)
     """
-    base = others.clone()
+    base, neuron = given_weights(setting, others, "others").clone(), given_neuron(setting, neuron)
+    directions = given_columns(setting, directions)
+    setting.check_exact()
     base[:, neuron] = 0
     if not setting.values(base[None]).isfinite().all():
         raise Undecided("f is not finite where a neuron is zero, so it has no gradient there.")
