@@ -1,11 +1,12 @@
 """What docs/verification.md says is what the code has."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-from nqf_registry.verify import tolerances
+from nqf_registry.verify import residuals, tolerances
 from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.profiles import PROFILES
 from nqf_registry.verify.report import STATUSES
@@ -33,6 +34,15 @@ def test_each_has_a_row(names):
 def test_the_profiles_are_those_of_the_code():
     found = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
     assert found == [(p.name, str(p.examples), str(p.settings), f"{p.seconds:g}") for p in PROFILES.values()]
+
+
+def test_every_residual_has_a_row_with_its_arguments():
+    section = re.search(r"^## The residuals by themselves\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)[1]
+    shown = dict(re.findall(r"^\|[^|]*\| `(\w+)\((.*?)\)` \|", section, re.MULTILINE))
+    assert shown.keys() | {"Setting", "Undecided"} == set(residuals.__all__)
+    for name, arguments in shown.items():
+        needed = [p.name for p in inspect.signature(getattr(residuals, name)).parameters.values() if p.default is p.empty]
+        assert arguments.split(", ") == needed, name
 
 
 def test_the_page_shows_the_example_test_file():
