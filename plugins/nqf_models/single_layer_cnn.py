@@ -109,17 +109,31 @@ class SingleLayerCNN(nqf.Layer):
         With patches x_P, maps h = k · x_P and a cotangent c: k by Σ_P x_P (φ'(h) ∘ c v), v by cᵀ Σ_P φ(h).
         """
         (down, across), n = self.positions, len(x["x"])
-        patches = x["x"].unfold(2, self.kernel_rows, self.stride).unfold(3, self.kernel_columns, self.stride)
-        patches = patches.permute(0, 2, 3, 1, 4, 5).reshape(n * down * across, -1)  # (n P, entries of a filter)
-        maps = (patches @ W["k"].reshape(patches.shape[1], -1)).view(n, down * across, -1)  # (n, P, d)
+        patches = self.patches(x["x"])  # (down, across n, entries of a filter)
+        filters = W["k"].permute(3, 1, 0, 2).reshape(-1, patches.shape[-1])  # (d, entries in the order of a patch)
+        maps = torch.bmm(filters.expand(down, -1, -1), patches.mT).view(down, len(filters), across, n)
         values, back = nqf.activation(self.activation).linearise(maps)
-        pooled = values.sum(1)
+        pooled = values.sum(0).sum(1)  # (d, n); one axis after the other is quicker
 
         def pullback(cotangent):
-            by_map = back((cotangent @ W["v"])[:, None].expand_as(values))
-            return {"k": (patches.mT @ by_map.flatten(0, 1)).view(W["k"].shape), "v": cotangent.mT @ pooled}
+            by_pooled = (cotangent @ W["v"]).mT.contiguous()
+            by_map = back(by_pooled[:, None].expand_as(values)).reshape(down, len(filters), across * n)
+            by_filter = torch.bmm(by_map, patches).sum(0).view(-1, self.kernel_rows, self.channels, self.kernel_columns)
+            return {"k": by_filter.permute(2, 1, 3, 0), "v": cotangent.mT @ pooled.mT}
 
-        return pooled @ W["v"].mT, pullback
+        return pooled.mT @ W["v"].mT, pullback
+
+    def patches(self, image):
+        """The patches by position down: (down, across · n, kernel_rows · channels · kernel_columns), not formed in full.
+
+        The strip of columns that a filter meets at one position across is laid out row by row. In it the patches at all
+        positions down overlap, each a run of numbers, so that a matrix product can read them where they are.
+        """
+        down, across = self.positions
+        row = self.channels * self.kernel_columns  # numbers in a row of a strip
+        strips = image.unfold(3, self.kernel_columns, self.stride).permute(3, 0, 2, 1, 4).contiguous()
+        shape = (down, across * len(image), self.kernel_rows * row)
+        return strips.as_strided(shape, (self.stride * row, self.rows * row, 1))
 
     def structure(self, x):
         """½ φ'(0) off(Σ_P x_P) for each output."""

@@ -2,8 +2,9 @@
 
 The loss is a mean over samples, so its gradient is the sum of the pieces'. A pass over a whole training set writes every
 intermediate result to memory and reads it back; over a piece that fits the cache it does neither. How large a piece is follows
-from sizes alone, never from a clock: the bytes that one sample of one replica makes are counted once, from the shapes of what
-the operations of a gradient return, and a piece makes about :data:`CACHE` of them. On a GPU pieces only keep to its memory.
+from sizes and the number of threads alone, never from a clock: the bytes that one sample of one replica makes are counted once,
+from the shapes of what the operations of a gradient return, and a piece makes about :data:`CACHE` of them. On a GPU pieces only
+keep to its memory.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from nqf_registry.train.gradients import Gradient
 from nqf_registry.train.models.base import Bound, Objective
 from nqf_registry.train.optimizers import Optimizer
 
-# Bytes that one piece makes, not all of them at once. Measured on a core with 2 MiB of second-level cache.
-CACHE = {"closed-form": 4 << 20, "autograd": 4 << 20}
+# Bytes that one piece makes, not all of them at once. Measured on cores with 2 MiB of second-level cache each.
+CACHE = 4 << 20
+TOGETHER = 8 << 20  # the same where there are several threads, which wait for each other after every operation
 GPU_SHARE = 8  # a piece makes at most this part of a GPU's memory
 
 
@@ -149,7 +151,8 @@ def _budget(objective: Objective) -> int:
     device = objective.targets.device
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
-    return CACHE[objective.way]
+    threads = torch.get_num_threads()
+    return CACHE if threads == 1 else TOGETHER * threads
 
 
 def made_by_one(bind: Callable[[Inputs], Bound], x: Inputs, W: Weights) -> int:
