@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 
 # Starting a process costs the import of torch, more than verifying a few small layers.
 FEW = 3
+NOTE = 100  # characters of a note below the table of several layers; all of it is in the report of the layer alone
 
 
 @click.command("verify")
-@click.argument("targets", nargs=-1, required=True, metavar="KEY|FILE|all...")
+@click.argument("targets", nargs=-1, metavar="KEY|FILE|all...")
 @click.option(
     "--profile", type=click.Choice(["dev", "ci", "deep"]), default="dev", show_default=True, help="How much to measure."
 )
@@ -84,11 +86,13 @@ def command(
 ) -> None:
     """Measure what layers claim, with a counterexample where it fails.
 
-    Layers are named by key, by the plugin file that registers them, or all together by `all`. Exit code 1 means that at least
-    one did not pass.
+    Layers are named by key, by the plugin file that registers them, or all together by `all`; with --replay FILE.json alone
+    they are those that the file reports. Exit code 1 means that at least one did not pass.
     """
     from nqf_registry.cli.options import settings_of
 
+    if not targets:
+        targets = _reported(context, example)
     with contextlib.redirect_stdout(sys.stderr):  # what a layer prints must not spoil the output
         layers = resolve_layers(registry, targets, sizes)
     files = [target for target in targets if target.endswith(".py") or os.path.isfile(target)]
@@ -111,8 +115,20 @@ def command(
     context.exit(0 if all(report.passed for report in reports) else 1)
 
 
+def _reported(context: click.Context, example: str | None) -> list[str]:
+    """The layers of a report file that is to be replayed, where the command line names none."""
+    if example is not None:
+        from nqf_registry.verify.recorded import is_path, read_reports
+
+        if is_path(example):
+            return list(read_reports(example))
+    raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "targets"))
+
+
 def _targets(registry: Registry, layers: Sequence[Layer], targets: Sequence[str], plugins: Sequence[str]) -> dict[str, str]:
-    """By key, what names each layer on a command line: its key, the file that registers it alone, or both."""
+    """By key, what names each layer on a command line: its key, the file that registers it alone, or both, and its sizes."""
+    from nqf_registry.verify.addresses import sizes_typed
+
     names = {layer.key: layer.key for layer in layers}
     environment = environment_plugins()
     for path in dict.fromkeys(plugins):
@@ -122,7 +138,7 @@ def _targets(registry: Registry, layers: Sequence[Layer], targets: Sequence[str]
         for key in names.keys() & keys:
             alone = path in targets and len(keys) == 1
             names[key] = shlex.quote(path) if alone else f"{key} --plugin {shlex.quote(path)}"
-    return names
+    return {layer.key: names[layer.key] + (sizes_typed(layer) or "") for layer in layers}
 
 
 def _replay(layers: Sequence[Layer], example: str, profile: str, names: dict[str, str], as_json: bool) -> int:
@@ -133,7 +149,7 @@ def _replay(layers: Sequence[Layer], example: str, profile: str, names: dict[str
 
     with contextlib.redirect_stdout(sys.stderr):
         replayed = replay_all(layers, example, profile)
-    replayed = [(layer, [check.addressed(layer.key, names[layer.key]) for check in checks]) for layer, checks in replayed]
+    replayed = [(layer, [check.addressed(names[layer.key]) for check in checks]) for layer, checks in replayed]
     if as_json:
         print_json([{"layer": layer.key, "checks": [check.to_dict() for check in checks]} for layer, checks in replayed])
     else:
@@ -233,6 +249,11 @@ def _print(reports: Sequence[Report], verbose: bool) -> None:
         return
     head = ("layer", "verdict", "classification", "permutation", "structure", "remainder", "checks ran", "seconds")
     print_table([head, *map(_row, reports)])
+    noted = [report for report in reports if report.notes and report.passed and not verbose]
+    if noted:
+        click.echo()
+    for report in noted:  # the others say theirs below
+        click.echo(f"  note: {report.layer}: {'; '.join(shorten(note, NOTE, placeholder=' …') for note in report.notes)}")
     for report in reports:
         if verbose or not report.passed:
             click.echo("\n" + report.render(verbose))

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
 from nqf_registry.verify.checks import CHECKS
+from nqf_registry.verify.context import sizes_of
 from nqf_registry.verify.examples import parse_example
-from nqf_registry.verify.replay import replay
-from nqf_registry.verify.report import Check
+from nqf_registry.verify.messages import REPORT, labelled
+from nqf_registry.verify.replay import impossible, replay
+from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
+from nqf_registry.verify.suite import ALWAYS, NOT_TRIED
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,31 @@ def _read(key: str, name: str, given: object) -> ExpectedFailure:
     return failure
 
 
+def require_possible(layer: Layer, expected: Mapping[str, ExpectedFailure]) -> None:
+    """Refuses pinned examples that a layer cannot have, before anything is measured.
+
+    Args:
+        layer: under test.
+        expected: by name of a check.
+
+    Raises:
+        InvalidInput: naming the layer, the example, and what to pin.
+    """
+    for name, failure in expected.items():
+        if failure.example and (reason := impossible(layer, failure.example)):
+            raise InvalidInput(
+                f"the example pinned for {name} of {layer.key}, {failure.example!r}, cannot be measured: {reason}. Pin the "
+                "example that the failing check shows under replay."
+            )
+
+
+def excused(report: Report, name: str, expected: Mapping[str, ExpectedFailure]) -> ExpectedFailure | None:
+    """The expected failure of another check that kept this one from being tried; None where there is none."""
+    first = ALWAYS[0]
+    untried = report[name].status == UNDECIDED and report[name].why == NOT_TRIED
+    return expected.get(first) if untried and name not in expected and report[first].status == FAIL else None
+
+
 def judge(layer: Layer, check: Check, failure: ExpectedFailure | None, profile: str) -> str:
     """What is wrong about a check, given what was expected of it; "" where nothing is.
 
@@ -80,7 +108,7 @@ def judge(layer: Layer, check: Check, failure: ExpectedFailure | None, profile: 
         profile: of the verification.
     """
     if failure is None:
-        return _told(check) if check.broken else ""
+        return _told(layer, check) if check.broken else ""
     if not failure.example:
         return "" if check.broken else _remove(layer, check, failure)
     again = replay(layer, failure.example, profile)
@@ -90,7 +118,7 @@ def judge(layer: Layer, check: Check, failure: ExpectedFailure | None, profile: 
     if check.broken:
         new = (check.counterexample or {}).get("example", "")
         pin = f"; pin example={new!r} instead" if new else ""
-        return f"{stale}, but {check.name} still does{pin}.\n{_told(check)}"
+        return f"{stale}, but {check.name} still does{pin}.\n{_told(layer, check)}"
     return f"{stale}.\n{_remove(layer, check, failure)}"
 
 
@@ -101,8 +129,8 @@ def _remove(layer: Layer, check: Check, failure: ExpectedFailure) -> str:
     )
 
 
-def _told(check: Check) -> str:
-    from nqf_registry.verify.text import counterexample_lines
-
-    lines = counterexample_lines(check.counterexample or {})
-    return "\n  ".join([check.message, *(["counterexample:", *lines] if lines else [])])
+def _told(layer: Layer, check: Check) -> str:
+    """The message of a check; of a failing one on labelled lines."""
+    if check.status != FAIL or not check.expected:
+        return check.message
+    return "\n  ".join([f"{layer.key}: {check.name} failed", *labelled(check, sizes_of(layer), REPORT)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nqf_registry.verify.context import Facts
 
 CLASSIFICATIONS = (
@@ -47,23 +49,38 @@ def classify(facts: Facts) -> tuple[str, int | None]:
     return ("higher-order", order) if order <= HIGHEST else ("undecided", None)
 
 
-def why_undecided(facts: Facts) -> str:
-    """The reason of the classification ``undecided``."""
+def why_undecided(facts: Facts, causes: Mapping[str, str] | None = None) -> str:
+    """The reason of the classification ``undecided``.
+
+    Args:
+        facts: what was measured.
+        causes: by name of a check, what kept it from a decision; told instead of what it led to.
+    """
+    known = causes or {}
     if not facts.deterministic:
         if facts.deterministic is None:
             return "the layer could not be evaluated"
         return "the layer is no function of W and x" if facts.repeatable else "its samples cannot be drawn again"
-    for name, value in (("permutation symmetry", facts.symmetric), ("smoothness", facts.smooth)):
+    for check, name, value in (
+        ("permutation-symmetry", "permutation symmetry", facts.symmetric),
+        ("smoothness", "smoothness", facts.smooth),
+    ):
         if value is None:
-            return f"{name} could not be measured"
+            return _unmeasured(name, known.get(check, ""))
+    if facts.finite is None:
+        return _unmeasured("whether f is finite", known.get("finiteness", ""))
     if not facts.finite:
         return "f has no finite value at W = 0 or near it, though its limits are smooth"
     if facts.zgz is None:
-        return "the gradient at zero could not be measured"
+        return _unmeasured("the gradient at zero", known.get("zero-gradient-at-zero", ""))
     if facts.exact is None:
-        return "the remainder could not be measured"
+        return _unmeasured("the remainder", known.get("remainder-order", ""))
     kept = "the expansion up to order two vanishes, and what is promised of it was measured all the same"
     if facts.order is None:
         where = f" up to weights of about {facts.still:.1e}" if facts.still is not None else " near it"
         return f"f does not move away from W = 0{where} and moves further out, so it has no leading order; {kept}"
     return f"its leading order is {facts.order:.3g}, and orders up to {HIGHEST} have a name; {kept}"
+
+
+def _unmeasured(what: str, cause: str) -> str:
+    return f"{what} could not be measured" + f": {cause.rstrip('.')}" * bool(cause)

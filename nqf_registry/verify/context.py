@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.layer import Layer, declares
+from nqf_registry.verify.addresses import replay_line
 from nqf_registry.verify.described import described
 from nqf_registry.verify.drive import Measurement, Outcome, drive
 from nqf_registry.verify.examples import example_line
@@ -21,7 +22,7 @@ from nqf_registry.verify.first_call import LARGEST, too_many
 from nqf_registry.verify.guard import contained
 from nqf_registry.verify.matrix_free import MatrixFree, measure_along
 from nqf_registry.verify.measured import Measured, measure
-from nqf_registry.verify.messages import paragraph, replay_command, target_of
+from nqf_registry.verify.messages import paragraph
 from nqf_registry.verify.profiles import Profile
 from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
 from nqf_registry.verify.setting import Setting, Undecided
@@ -242,7 +243,9 @@ class Context:
         if not outcome.failed:
             status = PASS if promised else OBSERVED
             lead = "" if promised else "not claimed, but it holds: "
-            message = f"{lead}{holds} ({_shown(worst)} over {outcome.examples} examples{after})."
+            counted = f"{outcome.examples} example{'s' * (outcome.examples != 1)}"
+            message = f"{lead}{holds} ({_shown(worst)} over {counted}{after})."
+            common["details"] = {**_of_what_holds(worst.details), **(details or {})}
             return Check(name, status, message=message, expected=holds, **common)
         data = worst.counterexample() if worst.counterexample is not None else {}
         said = broken.format_map(shown)
@@ -278,7 +281,7 @@ class Context:
             more: further fields of the check.
         """
         example = self.example(name, draw)
-        replay = replay_command(target_of(self.layer), example["example"]) if example else ""
+        replay = replay_line(self.layer, example["example"]) if example else ""
         check = Check(
             name,
             FAIL,
@@ -367,5 +370,14 @@ def _rounded(tensor: Tensor) -> Any:
 
 def _shown(worst: Measurement) -> str:
     return (
-        f"worst {worst.residual:.3g}, must be at least {worst.tolerance:g}" if worst.at_least else f"worst {worst.residual:.1e}"
+        f"worst {worst.residual:.3g}, must be at least {worst.tolerance:g}"
+        if worst.at_least
+        else f"worst {worst.residual:.1e}"
+        if worst.residual
+        else "worst 0"
     )
+
+
+def _of_what_holds(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The details that mean something where a check holds: numbers and names do, sentences are about a failure."""
+    return {name: value for name, value in details.items() if name in ("part", "source") or not isinstance(value, str)}

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from nqf_registry.errors import named
+from nqf_registry.errors import named, one_line
 from nqf_registry.layer import Layer
 
 METHODS = ("sample", "blocks", "unit", "forward", "structure", "linear", "cross", "offset", "pullback", "encode", "variants")
 _PRECISION = re.compile(r"same dtype|scalar type|\b(double|float)\b.*\b(double|float)\b", re.IGNORECASE)
+PRECISION = "; verification runs in float64: make constants with x's dtype"
 _SHAPES = re.compile(r"shape|size|dimension|subscript|broadcast", re.IGNORECASE)
 
 
@@ -31,6 +32,11 @@ def explain(error: BaseException, layer: Layer) -> str:
     if isinstance(error, KeyError) and len(error.args) == 1:
         return f"{method} {_missing(error.args[0], frame, line, layer)} ({where})"
     return f"{method} raised {named(error)} ({where}){_hint(error, layer)}"
+
+
+def about_precision(told: str) -> bool:
+    """Whether what ``explain`` told is that tensors of two dtypes met: the layer may be right where all have one."""
+    return told.endswith(PRECISION)
 
 
 def _own_frames(error: BaseException, layer: Layer) -> list[tuple[FrameType, int]]:
@@ -69,9 +75,9 @@ def _inputs(layer: Layer) -> tuple[str, ...]:
 
 
 def _hint(error: BaseException, layer: Layer) -> str:
-    text = str(error)
+    text = one_line(error)
     if _PRECISION.search(text):
-        return "; verification runs in float64: make constants with x's dtype"
+        return PRECISION
     if isinstance(error, RuntimeError | ValueError | IndexError) and _SHAPES.search(text):
         try:
             blocks = ", ".join(f"{name} {tuple(shape)}" for name, shape in layer.blocks().items())

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import shlex
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nqf_registry.layer import Layer
 from nqf_registry.verify.report import Check
 
 LONGEST = 240  # characters of a counterexample in a sentence
 FEW = 4  # entries of W that are told by name where all others are zero
 SHOWN = 3  # numbers of a row, and rows of a matrix, that a sentence shows
 WIDTH = 110  # columns of the lines in a terminal
+TERMINAL, REPORT = "in --json", "in the report's counterexample"  # where all of a counterexample is that a text shortens
 # Told in another place of the message, or of use to a program only.
 _UNTOLD = {
     *("sizes", "samples", "seed", "inputs_seed", "weights_seed", "example", "x", "W", "ray"),
@@ -23,39 +21,18 @@ _UNTOLD = {
 }
 
 
-def target_of(layer: Layer) -> str:
-    """What names a layer on the command line: its key, and ``--set`` for what differs from the defaults.
-
-    >>> import nqf_registry as nqf
-    >>> target_of(nqf.default_registry().get("quadratic-network", width=3))
-    'quadratic-network --set width=3'
-    """
-    words = [layer.key]
-    for field in dataclasses.fields(layer):  # type: ignore[arg-type]
-        value = getattr(layer, field.name)
-        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        if field.init and not _is(value, default) and _is_typed(value):
-            words += ["--set", shlex.quote(f"{field.name}={_typed(value)}")]
-    return " ".join(words)
-
-
-def replay_command(target: str, example: str) -> str:
-    """The command that measures an example again."""
-    return f"nqf verify {target} --replay '{example}'"
-
-
 def paragraph(key: str, check: Check, sizes: Mapping[str, Any]) -> str:
     """The message of a failing check as one paragraph."""
     told = [f"{key}: {check.name} failed."]
-    told += [f"{label.capitalize()}: {text}{'' if text.endswith('.') else '.'}" for label, text in parts(check, sizes)]
+    told += [f"{label.capitalize()}: {text}{'' if text.endswith('.') else '.'}" for label, text in parts(check, sizes, REPORT)]
     if check.replay:
         told.append(f"Replay: {check.replay}")
     return " ".join(told)
 
 
-def labelled(check: Check, sizes: Mapping[str, Any]) -> Iterator[str]:
+def labelled(check: Check, sizes: Mapping[str, Any], whole: str = TERMINAL) -> Iterator[str]:
     """The same on lines of their own, for a terminal."""
-    for label, text in parts(check, sizes):
+    for label, text in parts(check, sizes, whole):
         yield from textwrap.wrap(
             text,
             WIDTH,
@@ -68,21 +45,22 @@ def labelled(check: Check, sizes: Mapping[str, Any]) -> Iterator[str]:
         yield "replay:".ljust(16) + check.replay  # never broken: it is there to be copied
 
 
-def parts(check: Check, sizes: Mapping[str, Any]) -> list[tuple[str, str]]:
+def parts(check: Check, sizes: Mapping[str, Any], whole: str = TERMINAL) -> list[tuple[str, str]]:
     """What there is to say of a failing check, each with its label."""
     said = [("expected", check.expected), ("measured", check.measured)]
     if check.counterexample:
-        said.append(("counterexample", brief(check.counterexample, sizes)))
+        said.append(("counterexample", brief(check.counterexample, sizes, whole)))
     said.append(("next", check.advice))
     return [(label, text) for label, text in said if text]
 
 
-def brief(data: Mapping[str, Any], sizes: Mapping[str, Any] | None = None) -> str:
+def brief(data: Mapping[str, Any], sizes: Mapping[str, Any] | None = None, whole: str = TERMINAL) -> str:
     """A counterexample on one line of bounded length.
 
     Args:
         data: the counterexample.
         sizes: those of the layer that was verified; where the counterexample is a variant of it, what differs is told.
+        whole: where all of it is, told where something is left out.
 
     >>> brief({"sizes": {"width": 2}, "samples": 1, "permutation": [1, 0], "W": {"u": [[0.5, 0.0]]}})
     'width 2, 1 sample, permutation [1, 0], W.u = [[0.5, 0]]'
@@ -99,7 +77,7 @@ def brief(data: Mapping[str, Any], sizes: Mapping[str, Any] | None = None) -> st
     for letter, name in (("W", "W"), ("R", "ray")):
         told += _weights(letter, data.get(name, {}))
     text = " ".join(", ".join(told).split())
-    tail = " (whole in --json)"
+    tail = f" (whole {whole})"
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
     return text.removesuffix("…") + tail if text.endswith("…") else text + tail * ("…" in text)
@@ -140,24 +118,3 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_short(part)}" for name, part in value.items())
     return str(value)
-
-
-def _is(value: Any, default: Any) -> bool:
-    try:
-        return bool(value == default)
-    except Exception:  # a size may compare in any way
-        return False
-
-
-def _is_typed(value: Any) -> bool:
-    """Whether a size can be typed: numbers, words, and lists of them; a layer made in Python may have others."""
-    if isinstance(value, list | tuple):
-        return all(map(_is_typed, value))
-    return value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and value.isprintable())
-
-
-def _typed(value: Any) -> str:
-    """A size as ``--set`` reads it."""
-    if isinstance(value, list | tuple):
-        return ",".join(map(_typed, value))
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

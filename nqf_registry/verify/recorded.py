@@ -32,7 +32,7 @@ def replay_all(layers: Sequence[Layer], example: str, profile: str) -> Replayed:
     Raises:
         InvalidInput: a line is given for several layers, or is no example; the file is no report, or none of these layers.
     """
-    if not _is_path(example):
+    if not is_path(example):
         if len(layers) != 1:
             keys = _few(layer.key for layer in layers)
             raise InvalidInput(f"one example is replayed on one layer, got {len(layers)} ({keys}); name one of them.")
@@ -91,7 +91,7 @@ def _few(names: Iterable[str], between: str = ", ") -> str:
     return between.join([*shown, *["…"] * (len(names) > 6)]) or "none"
 
 
-def _is_path(example: str) -> bool:
+def is_path(example: str) -> bool:
     """Whether an argument means a file: no example has an ending, a separator, or the name of a file that is there."""
     name = example.partition(":")[0].strip()
     return name not in CHECKS and (example.lower().endswith(".json") or os.sep in example or os.path.exists(example))

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
-from nqf_registry.verify.checks import CHECKS
+from nqf_registry.verify.checks import CHECKS, LEAST
 from nqf_registry.verify.context import Context
-from nqf_registry.verify.drive import Measurement, Outcome, measure_one
 from nqf_registry.verify.examples import parse_example
 from nqf_registry.verify.guard import guarded
 from nqf_registry.verify.profiles import find_profile
 from nqf_registry.verify.report import Check
-from nqf_registry.verify.strategies import Draw
+from nqf_registry.verify.single import Single
 from nqf_registry.verify.suite import ALWAYS, called, not_begun, promises, run_check
+
+
+def impossible(layer: Layer, example: str) -> str:
+    """Why a layer cannot have an example; "" where it can.
+
+    Args:
+        layer: that it is to be measured on.
+        example: a line that :func:`~nqf_registry.verify.examples.parse_example` reads.
+    """
+    name, draw, seed = parse_example(example, CHECKS)
+    least = LEAST.get(name, 1)
+    if draw.width < least:
+        return f"{name} needs a width of at least {least}, got width={draw.width}"
+    try:
+        Single(layer, find_profile("dev"), seed, draw).refuse_impossible()
+    except InvalidInput as reason:
+        return str(reason).rstrip(".")
+    return ""
 
 
 def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
@@ -51,7 +66,7 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
     if over:
         return dataclasses.replace(not_begun(layer, name, over), promised=promises(layer, name))
     with guarded(layer):
-        context = _Replayed(layer, effort, seed, draw)
+        context = Single(layer, effort, seed, draw)
         if not cause:
             context.refuse_impossible()
         if not cause and name != ALWAYS[0]:
@@ -62,33 +77,5 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
             context.facts.deterministic = asked.facts.deterministic
         check = run_check(context, name, cause)
     if context.too_narrow:
-        raise InvalidInput(f"{name} {context.too_narrow}.")
+        raise InvalidInput(f"{layer.key}: {name} {context.too_narrow}; take an example that its failing report shows.")
     return dataclasses.replace(check, promised=promises(layer, name))
-
-
-class _Replayed(Context):
-    """A verification of one example: whatever a check asks to be drawn, it is given that."""
-
-    def __init__(self, layer: Layer, profile: Any, seed: int, draw: Draw) -> None:
-        super().__init__(layer, profile, seed)
-        self.draw = draw
-        self.too_narrow = ""  # told afterwards: an exception of a check is an undecided check
-
-    def refuse_impossible(self) -> None:
-        """Raises where the layer has no such variant or width."""
-        if self.draw.instance >= len(self.instances):
-            variants = len(self.instances) - 1
-            raise InvalidInput(
-                f"{self.layer.key} has {variants or 'no'} variants, so instance must be "
-                f"{f'between 0 and {variants}' if variants else '0'}; got {self.draw.instance}."
-            )
-        width = self.instance(self.draw).width
-        if width != self.draw.width:
-            raise InvalidInput(f"the width of {self.layer.key} is fixed at {width}; got width={self.draw.width}.")
-
-    def run(self, measure: Callable[[Draw], Measurement | None], *, least: int = 1, **_: Any) -> Outcome:
-        """Measures the one example."""
-        if self.draw.width < least:
-            self.too_narrow = f"needs a width of at least {least}, got width={self.draw.width}"
-            return Outcome()
-        return measure_one(measure, self.draw, self.tell)

@@ -12,6 +12,7 @@ PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED = "pass", "fail", "obse
 STATUSES = (PASS, FAIL, OBSERVED, VACUOUS, NOT_APPLICABLE, UNDECIDED)
 RAN = (PASS, FAIL, OBSERVED)
 OVER = "over the budget"  # why a check was not begun
+UNNAMED = "the classification is undecided: "  # how the note begins that says why
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ class Check:
         """Whether at least one example was measured and led to a verdict."""
         return self.status in RAN and self.examples > 0
 
-    def addressed(self, key: str, target: str) -> Check:
-        """The same check with a command that names the layer as the user did, instead of by its key."""
-        if not self.replay:
+    def addressed(self, target: str) -> Check:
+        """The same check with a command that names the layer, with its sizes, as the user did."""
+        if not self.replay or not self.counterexample:
             return self
-        command = f"nqf verify {target}{self.replay.removeprefix(f'nqf verify {key}')}"
+        command = replay_command(target, self.counterexample["example"])
         return dataclasses.replace(self, replay=command, message=self.message.replace(self.replay, command))
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,6 +160,14 @@ class Report:
         return any(check.stopped or check.why == OVER for check in self.checks)
 
     @property
+    def because(self) -> str:
+        """Why a layer that passed has no classification, in one clause with a colon; "" where that is no question."""
+        reasons = [note for note in self.notes if note.startswith(UNNAMED)]
+        if not self.passed or self.classification != "undecided" or not reasons:
+            return ""
+        return f": {reasons[0].removeprefix(UNNAMED).partition(';')[0]}"
+
+    @property
     def count(self) -> str:
         """How many checks ran: "8 of 9 checks ran"."""
         return f"{sum(check.ran for check in self.checks)} of {len(self.checks)} checks ran"
@@ -175,7 +184,8 @@ class Report:
             bad = f": {self.cause}"
         if self.stopped:
             bad += f"; time ran out in {', '.join(check.name for check in self.stopped)}"
-        return f"{self.layer}: {'passed' if self.passed else 'did not pass'}, {self.kind}, {self.count}{bad}" + (
+        verdict = "passed" if self.passed else "did not pass"
+        return f"{self.layer}: {verdict}, {self.kind}{self.because}, {self.count}{bad}" + (
             f" ({self.profile}, cached)" if self.cached else f" ({self.profile})"
         )
 
@@ -208,8 +218,8 @@ class Report:
         return cls(**known)
 
     def addressed(self, target: str) -> Report:
-        """The same report with commands that name the layer as the user did: by a file, or by its key and ``--plugin``."""
-        return dataclasses.replace(self, checks=tuple(check.addressed(self.layer, target) for check in self.checks))
+        """The same report with commands that name the layer as the user did: by a file, or by its key, with its sizes."""
+        return dataclasses.replace(self, checks=tuple(check.addressed(target) for check in self.checks))
 
     def render(self, verbose: bool = False) -> str:
         """The report as text, see :func:`nqf_registry.verify.text.render`."""
@@ -219,6 +229,11 @@ class Report:
 
     def __str__(self) -> str:
         return self.render()
+
+
+def replay_command(target: str, example: str) -> str:
+    """The command that measures an example again."""
+    return f"nqf verify {target} --replay '{example}'"
 
 
 _VERBS = {FAIL: "failed", UNDECIDED: "undecided"}

@@ -15,15 +15,16 @@ from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.checks.structure_matrix import PARTS
 from nqf_registry.verify.classification import classify, why_undecided
 from nqf_registry.verify.context import Context, sizes_of
-from nqf_registry.verify.explanation import explain
+from nqf_registry.verify.explanation import about_precision, explain
 from nqf_registry.verify.first_call import TooLarge, first_call
 from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.profiles import find_profile
-from nqf_registry.verify.report import OVER, UNDECIDED, Check, Report
+from nqf_registry.verify.report import OVER, UNDECIDED, UNNAMED, Check, Report
 from nqf_registry.verify.source import source_hash
 
 SUITE = "2"
 ALWAYS = ("determinism", "finiteness")
+NOT_TRIED = "not tried"  # why the others did not run, of a layer that is no function
 
 
 def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | None = None) -> Report:
@@ -71,7 +72,8 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | N
         ]
     classification, order = classify(context.facts)
     if classification == "undecided" and not cause and not over:
-        context.notes[f"the classification is undecided: {why_undecided(context.facts)}"] = None
+        causes = {check.name: check.cause for check in checks if check.status == UNDECIDED}
+        context.notes[f"{UNNAMED}{why_undecided(context.facts, causes)}"] = None
     if context.disagreement is not None:
         off = (
             "gives nan"
@@ -138,14 +140,12 @@ def run_check(context: Context, name: str, cause: str) -> Check:
     """
     key = context.layer.key
     if cause and name in ALWAYS:  # a layer that raises has no finite value
-        if name == "finiteness":
+        if name == "finiteness" and not about_precision(cause):
             return context.unevaluated(name, cause)
         return Check(name, UNDECIDED, message=f"{key}: {name}: {cause}", why="cannot be evaluated", cause=cause)
     if name not in ALWAYS and context.facts.deterministic is not True:
         why = f"{why_undecided(context.facts)}, see {ALWAYS[0]}"
-        return Check(
-            name, UNDECIDED, message=f"{key}: {name} was not tried: {why}.", why="not tried", cause=f"not tried: {why}"
-        )
+        return Check(name, UNDECIDED, message=f"{key}: {name} was not tried: {why}.", why=NOT_TRIED, cause=f"not tried: {why}")
     try:
         with contained():
             return CHECKS[name](context)

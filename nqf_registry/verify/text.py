@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nqf_registry.verify.explanation import about_precision
 from nqf_registry.verify.messages import labelled
 from nqf_registry.verify.report import FAIL, UNDECIDED, Check, Report
-
-SHOWN = 3  # numbers of a row, and rows of a matrix, that a terminal is shown
 
 
 def render(report: Report, verbose: bool = False) -> str:
@@ -27,9 +26,12 @@ def render(report: Report, verbose: bool = False) -> str:
         ]
         if report.hurried:
             return f"{report.layer}: {verdict}, nothing was measured ({report.count})\n  {report.cause}"
-        head = f"{report.layer}: {verdict}, it cannot be evaluated ({report.count})"
-        return "\n".join([head, *(lines or [f"  {report.cause}"]), "  the other checks were not tried"])
-    lines = [f"{report.layer}: {verdict}, {report.kind} ({report.count}, {report.seconds:.1f} s)"]
+        where = " in float64" * about_precision(report.cause)
+        head = f"{report.layer}: {verdict}, it cannot be evaluated{where} ({report.count})"
+        return "\n".join(
+            [head, *(lines or [f"  {report.cause}"]), f"  {'the other' if lines else 'the'} checks were not tried"]
+        )
+    lines = [f"{report.layer}: {verdict}, {report.kind}{report.because} ({report.count}, {report.seconds:.1f} s)"]
     head = ("check", "status", "residual", "tolerance", "examples", "")
     rows = [
         (c.name, c.status, short(c.residual), _comparison(c), f"{c.examples}{', time ran out' * c.stopped}", _why(c))
@@ -63,30 +65,9 @@ def told(key: str, check: Check, sizes: Mapping[str, Any]) -> list[str]:
     return [f"  {key}: {check.name} failed", *(f"    {line}" for line in labelled(check, sizes))]
 
 
-def counterexample_lines(data: Mapping[str, Any]) -> list[str]:
-    """A counterexample in few numbers, one name a line; where something is left out, the last line says where all of it is.
-
-    >>> counterexample_lines({"neuron": 1, "W": {"u": [[0.123456, 1.0, 2.0, 3.0]]}})
-    ['neuron: 1', 'W.u: [[0.1235, 1, 2, …]]', '… (whole in --json)']
-    """
-    flat: dict[str, Any] = {}
-    for name, value in data.items():
-        flat |= {f"{name}.{part}": inner for part, inner in value.items()} if isinstance(value, Mapping) else {name: value}
-    lines = [f"{name}: {_brief(value)}" for name, value in flat.items()]
-    return [*lines, "… (whole in --json)"] if any("…" in line for line in lines) else lines
-
-
 def short(value: float | None) -> str:
     """A number in a table cell."""
     return "-" if value is None else f"{value:.2f}" if 0.1 <= abs(value) < 100 else f"{value:.1e}" if value else "0"
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join([*map(_brief, value[:SHOWN]), *["…"] * (len(value) > SHOWN)]) + "]"
-    return str(value)
 
 
 def _comparison(check: Check) -> str:

@@ -70,8 +70,89 @@ def test_one_layer_is_verified_once(monkeypatch):
 
 
 def test_a_failure_raises_with_message_and_counterexample():
-    with pytest.raises(AssertionError, match=r"(?s)kit-kinked: smoothness failed.*counterexample:\n  .*example: smoothness"):
+    with pytest.raises(AssertionError) as raised:
         check_of(Kinked(), "smoothness")(Kinked())
+    lines = str(raised.value).splitlines()
+    labels = [line.split(":")[0].strip() for line in lines[1:] if line[2] != " "]
+    assert lines[0] == "kit-kinked: smoothness failed" and labels == [
+        "expected",
+        "measured",
+        "counterexample",
+        "next",
+        "replay",
+    ]
+
+
+def test_what_is_shortened_is_whole_where_there_is_no_command_line():
+    with pytest.raises(AssertionError, match=r"\(whole in the report's counterexample\)") as raised:
+        assert_passes(Wide(), profile="dev")
+    assert "--json" not in str(raised.value) and str(raised.value).count("W.u") + str(raised.value).count("R.u") == 1
+    assert "--json" not in nqf.verify(Wide())["smoothness"].message
+
+
+@dataclass(frozen=True)
+class Wide(Units):
+    """A kink behind four inputs, more than are shown."""
+
+    key = "kit-wide"
+
+    def blocks(self):
+        return {"u": (4,), "v": (1,)}
+
+    def sample(self, n, generator):
+        return {"x": torch.randn(n, 4, generator=generator)}
+
+    def forward(self, W, x):
+        return torch.relu(x["x"] @ W["u"]) @ W["v"].mT
+
+
+@dataclass(frozen=True)
+class Noisy(Units):
+    """With noise, so that nothing but determinism and finiteness is tried."""
+
+    key = "kit-noisy"
+
+    def forward(self, W, x):
+        return super().forward(W, x) * (1 + 0.1 * torch.randn(1))
+
+
+NOISE = {"kit-noisy": {"determinism": ExpectedFailure("there is noise", "determinism")}}
+
+
+@parametrize_with_checks([Noisy()], NOISE, profile="dev")
+def test_what_is_not_tried_is_known_with_determinism(layer, check):
+    check(layer)
+
+
+def test_determinism_covers_only_what_it_kept_from_being_tried():
+    expected = NOISE["kit-noisy"]
+    with pytest.raises(KnownFailure, match="there is noise: not tried"):
+        check_of(Noisy(), "smoothness", expected)(Noisy())
+    check_of(Noisy(), "finiteness", expected)(Noisy())
+    with pytest.raises(AssertionError, match="smoothness was not tried"):
+        check_of(Noisy(), "smoothness")(Noisy())
+    with pytest.raises(AssertionError, match="smoothness failed") as raised:
+        check_of(Kinked(), "smoothness", {"determinism": ExpectedFailure("no noise at all")})(Kinked())
+    assert not isinstance(raised.value, KnownFailure)
+    assert not assert_passes(Noisy(), NOISE, profile="dev").passed
+    with pytest.raises(AssertionError, match=r"determinism was expected to fail .*Remove it"):
+        assert_passes(Units(), {"kit-units": expected}, profile="dev")
+
+
+@pytest.mark.parametrize(
+    ("pin", "reason"),
+    [
+        ("minimality:width=1", "minimality of kit-units, 'minimality:width=1', cannot be measured: .* width of at least 2"),
+        ("minimality", "width of at least 2, got width=1"),
+        ("permutation-symmetry:width=1", "width of at least 2"),
+        ("smoothness:instance=3", "kit-units has no variants, so instance must be 0; got 3"),
+    ],
+)
+def test_a_pin_that_the_layer_cannot_have_is_refused_before_anything_is_measured(pin, reason):
+    expected = {"kit-units": {pin.partition(":")[0]: ExpectedFailure("a reason", pin)}}
+    for use in (lambda: assert_passes(Units(), expected), lambda: parametrize_with_checks([Units()], expected)):
+        with pytest.raises(nqf.InvalidInput, match=f"(?s){reason}.*Pin the example that the failing check shows"):
+            use()
 
 
 def test_a_known_failure_is_told_from_any_other():

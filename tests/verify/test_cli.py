@@ -85,6 +85,23 @@ def test_sizes_and_seed_are_reported(capfd):
     assert code == 0 and report["sizes"]["width"] == 3 and report["seed"] == 7
 
 
+def test_several_layers_say_their_notes_below_the_table(capfd, write, layer_source):
+    """A layer that passed has no block of its own; one that did not says its notes there."""
+    source = layer_source("branching").replace(
+        '(x["x"] @ w["w"])', '(x["x"] @ w["w"] * (1 if float(w["w"].sum()) < 9e9 else 2))'
+    )
+    assert "float(" in source
+    kinked = layer_source("kinked").replace("** 2", ".abs()").replace("Sample", "Other")
+    code, out, _ = nqf(capfd, "verify", write("a.py", source), write("b.py", kinked), "quadratic-network", "--jobs", "1")
+    lines = out.splitlines()
+    noted = [line for line in lines if line.startswith("  note: branching: ")]
+    assert code == 1 and len(noted) == 1 and "vmap refused the layer" in noted[0]
+    assert lines.index(noted[0]) < next(i for i, line in enumerate(lines) if line.startswith("kinked: DID NOT PASS"))
+    assert not [line for line in lines if line.startswith("  note: kinked")]
+    code, out, _ = nqf(capfd, "verify", write("a.py", source), "quadratic-network", "--jobs", "1", "-v")
+    assert code == 0 and "note: branching" not in out and "  note: vmap refused" in out
+
+
 def test_many_layers_in_processes_of_their_own(capfd, write, layer_source):
     """The order is that of the command line, and a local file is found in the new processes."""
     keys = ["psd-matrix-sensing", "quadratic-network", "linear-ssl"]

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import nqf_registry as nqf
+from nqf_registry.verify.addresses import target_of
 from nqf_registry.verify.checks import CHECKS
-from nqf_registry.verify.messages import LONGEST, WIDTH, brief, target_of
+from nqf_registry.verify.messages import LONGEST, WIDTH, brief
 from nqf_registry.verify.text import told
 
 HERE = Path(__file__).parent
@@ -66,8 +67,8 @@ def report(key):
 
 
 def block(key):
-    """The text of one failing check in a terminal."""
-    return "\n".join(told(key, report(key)[CASES[key]], report(key).sizes))
+    """The text of one failing check in a terminal, where the layer is known by its key."""
+    return "\n".join(told(key, report(key).addressed(key)[CASES[key]], report(key).sizes))
 
 
 def golden():

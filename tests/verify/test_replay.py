@@ -218,6 +218,21 @@ def test_a_file_of_one_layer_is_the_target(capfd, write, layer_source):
     assert code == 1 and f"nqf verify '{path}' --replay 'smoothness'" in out
 
 
+def test_a_report_file_names_its_layers(capfd, tmp_path):
+    _, out, _ = command(capfd, "verify", "twice-a", "quadratic-network", "--plugin", BROKEN, "--json")
+    path = tmp_path / "report.json"
+    path.write_text(out, encoding="utf-8")
+    code, out, _ = command(capfd, "verify", "--plugin", BROKEN, "--replay", path, "--json")
+    assert code == 1 and [entry["layer"] for entry in json.loads(out)] == ["twice-a"]
+    code, out, err = command(capfd, "verify", "--replay", path)
+    assert code == 2 and not out and "twice-a" in err
+    for arguments in ([], ["--replay", "smoothness"]):
+        code, out, err = command(capfd, "verify", *arguments)
+        assert code == 2 and not out and "Missing argument 'KEY|FILE|all...'" in err
+    code, out, err = command(capfd, "verify", "--replay", tmp_path / "none.json")
+    assert code == 2 and not out and "none.json is not there" in err
+
+
 def test_a_report_file_is_replayed(capfd, tmp_path):
     code, out, _ = command(capfd, "verify", "twice-a", "skewed", "quadratic-network", "--plugin", BROKEN, "--json")
     path = tmp_path / "report.json"

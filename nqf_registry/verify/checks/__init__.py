@@ -19,6 +19,9 @@ from nqf_registry.verify.context import Context
 from nqf_registry.verify.guard import guarding
 from nqf_registry.verify.report import Check
 
+# The widths below which a check has nothing to exchange.
+LEAST = {permutation_symmetry.NAME: permutation_symmetry.LEAST, minimality.NAME: minimality.LEAST}
+
 # In the order in which they run: whether f is a function comes first, since nothing else means anything without it.
 # Each leaves the process, and what the layer holds, bit by bit as they were, also where it is called alone or raises.
 CHECKS: dict[str, Callable[[Context], Check]] = {

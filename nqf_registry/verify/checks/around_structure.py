@@ -1,4 +1,4 @@
-"""What ``structure-matrix`` asks beside the numbers: whether they are a sample's own, and the gradient that of f."""
+"""What ``structure-matrix`` asks beside the numbers: whether there can be any, are a sample's own, and the gradient is f's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import torch
 
 from nqf_registry.layer import declares
 from nqf_registry.verify.context import Context
-from nqf_registry.verify.drive import Measurement
+from nqf_registry.verify.drive import Measurement, Outcome
 from nqf_registry.verify.residuals.gradient import gradient
 from nqf_registry.verify.residuals.linearised import linearised
 from nqf_registry.verify.residuals.one_by_one import one_by_one
-from nqf_registry.verify.setting import Setting
+from nqf_registry.verify.residuals.smoothness import smoothness
+from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.strategies import Draw
-from nqf_registry.verify.tolerances import DIFFERENCES, EQUAL
+from nqf_registry.verify.tolerances import DIFFERENCES, EQUAL, KINK
 
 WRITTEN = ("pullback", "linearise")  # gradients that a layer writes itself
 
@@ -24,13 +25,47 @@ _GRADIENT = (
 )
 
 
+# What should hold of a part that is compared with something else than the measured expansion.
+_EXPECTED = {
+    "gradient": "the gradient that autograd gives is that of f, as differences of f along rays give it",
+    "pullback": "the declared pullback is the gradient of Σ cotangent · f that autograd gives",
+    "linearise": "linearise gives the outputs of forward and the gradient of autograd",
+    "alone": "what is declared for a sample is the same whether it is alone in x or among others",
+}
+
+
+def expected_of(outcome: Outcome) -> str:
+    """What should have held, by the part that failed; "" where nothing did, or the measured expansion should."""
+    if not outcome.failed or outcome.worst is None:
+        return ""
+    return _EXPECTED.get(outcome.worst.details.get("expects", outcome.worst.details.get("part", "")), "")
+
+
+def require_expansion(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> None:
+    """Refuses a comparison with derivatives that f does not have at W = 0, where differences give some number all the same.
+
+    Raises:
+        Undecided: saying which are missing.
+    """
+    order = 2 if {"structure", "cross"} & set(declared) else 1 if "linear" in declared else 0
+    if not order:
+        return
+    kinks = smoothness(setting, setting.zero, *context.rays(draw, setting, 2))
+    seen = [kinks.hole, *(kinks.sides[: order + 1]), *(kinks.forms[1 : order + 1]), *(kinks.drift[: order + 1])]
+    if any(value > KINK for value in seen):
+        raise Undecided(
+            f"f has no derivative of order {order} at W = 0 ({kinks.worst[1]}), so no quadratic form is right for it and "
+            "nothing that is declared can be compared. See smoothness first; structure-matrix decides once f is smooth."
+        )
+
+
 def around(context: Context, draw: Draw, setting: Setting, declared: list[str]) -> Measurement | None:
     """The measurement that fails, None where nothing is wrong."""
     parts = [name for name in declared if name not in WRITTEN]
     gap, part, sample = one_by_one(setting, parts, context.rays(draw, setting, 2, salt=7))
     if gap > EQUAL:
         said = f"{part}(x) of sample {sample} is another when the sample is alone in x (relative difference {gap:.1e})"
-        details = {"part": part, "source": "calls with one sample", "said": said, "advice": _ALONE}
+        details = {"part": part, "source": "calls with one sample", "said": said, "advice": _ALONE, "expects": "alone"}
         data = {"part": part, "sample": sample}
         return Measurement(gap, EQUAL, counterexample=lambda: context.describe(draw, setting, **data), details=details)
     W = context.weights(draw, setting, salt=9) / 4

@@ -12,11 +12,12 @@ from nqf_registry.verify.strategies import Draw, permutations, simplify
 from nqf_registry.verify.tolerances import EQUAL
 
 NAME = "permutation-symmetry"
+LEAST = 2  # neurons
 
 
 def check(context: Context) -> Check:
     """Runs the check: in every example all exchanges of neighbours, and some random permutations."""
-    if not context.widths(2):
+    if not context.widths(LEAST):
         context.facts.symmetric = True
         return Check(NAME, VACUOUS, message="the width is 1: there is nothing to permute.", why="the width is 1")
 
@@ -41,7 +42,7 @@ def check(context: Context) -> Check:
         details = {"moved": _moved(orders[worst])}
         return Measurement(residual, EQUAL, counterexample=counterexample, details=details)
 
-    outcome = context.run(measure, least=2, factors=(1.0, 4.0, 0.1), every_width=True)
+    outcome = context.run(measure, least=LEAST, factors=(1.0, 4.0, 0.1), every_width=True)
     context.facts.symmetric = None if outcome.worst is None or (outcome.reason and not outcome.failed) else not outcome.failed
     return context.conclude(
         NAME,

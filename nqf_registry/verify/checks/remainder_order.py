@@ -8,6 +8,7 @@ from typing import Any
 from nqf_registry.layer import declares
 from nqf_registry.leading_form import HIGHEST, leading_form
 from nqf_registry.partitions import label
+from nqf_registry.verify.checks.elsewhere import elsewhere
 from nqf_registry.verify.context import Context
 from nqf_registry.verify.drive import Measurement
 from nqf_registry.verify.expansions import Reference, declared_expansion, dense_expansion, left_out, matrix_free_expansion
@@ -79,7 +80,8 @@ def check(context: Context) -> Check:
         order = "ε⁴" if claims.sign_symmetric else "ε³"
         holds = f"what the {name} expansion leaves out is O({order}), a slope of at least {required}"
         broken = "the slope of log |R| against log ε is {said}"
-    verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice="{advice}")
+    advice = (elsewhere(context, outcome.draw) if outcome.failed and outcome.draw is not None else "") or "{advice}"
+    verdict = context.conclude(NAME, outcome, promised or claims.exact, holds=holds, broken=broken, advice=advice)
     if not claims.exact and verdict.residual == float("inf"):
         words = (
             f"what the {name} expansion leaves out is zero to rounding below the length scale ({outcome.examples} examples)."
@@ -113,28 +115,34 @@ def _with_leading_form(context: Context, verdict: Check) -> Check:
 def _advice_exact(off: float) -> str:
     """What to do where an exact form is not: by how far f is from a quadratic polynomial."""
     if off <= EXACT:
-        return "f is a quadratic polynomial, but not the one that is declared: see structure-matrix for the part that is wrong."
+        return "f is a quadratic polynomial, but not the one that is declared: compare each part of it with f's."
     return "f has terms of higher order, so leave exact out of the claims; what is declared may still be right."
 
 
 def _advice(slope: float | None, name: str) -> str:
     """What leaves a remainder of this order."""
     if slope is None or abs(slope - round(slope)) > 0.1 or not 0 <= round(slope) <= 3:
-        return "No part of the expansion leaves such an order: look for a kink or a fractional power, see smoothness."
+        return "No part of the expansion leaves such an order: look for a kink or a fractional power in f."
     return (
         "f(0) is not what offset(x) says: give the value that forward has at W = 0.",
-        "A part of first order is left out: see zero-gradient-at-zero; declare linear(x) and claim zgz=False, or take it out.",
-        f"A part of second order is {'wrong' if name == 'declared' else 'left out'}: see structure-matrix for A, "
-        "zero-gradient-at-zero for neurons that are coupled, smoothness for a kink.",
-        "A part of third order is there, so a neuron is not even: leave sign_symmetric out of the claims, see sign-symmetry.",
+        "A part of first order is left out: declare linear(x) and claim zgz=False, or take it out of forward.",
+        f"A part of second order is {'wrong' if name == 'declared' else 'left out'}, by less than what other checks see of "
+        "this example: compare A with half the second derivatives of f at W = 0.",
+        "A part of third order is there, so a neuron is not even: leave sign_symmetric out of the claims.",
     )[round(slope)]
 
 
 def _said(seen: Slope) -> str:
     """The slope with what it rests on."""
-    interval = "" if seen.low is None or seen.high is None else f"95 % interval {seen.low:.3g} to {seen.high:.3g}, "
+    interval = "" if seen.low is None or seen.high is None else f"95 % interval {_interval(seen.low, seen.high)}, "
     constant = ": R does not vanish at W = 0, so f(0) is wrong" if seen.slope is not None and abs(seen.slope) < 0.5 else ""
     return f"{seen.slope:.3g} ({interval}{seen.decades:.3g} decades){constant}"
+
+
+def _interval(low: float, high: float) -> str:
+    """An interval in as many digits as tell its ends apart, at most six."""
+    digits = next((digits for digits in range(2, 7) if f"{low:.{digits}f}" != f"{high:.{digits}f}"), None)
+    return "narrower than 1e-6" if digits is None else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def _few(seen: Slope) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nqf_registry.layer import declares
-from nqf_registry.verify.checks.around_structure import WRITTEN, around
+from nqf_registry.verify.checks.around_structure import WRITTEN, around, expected_of, require_expansion
 from nqf_registry.verify.context import Context, parameter_name
 from nqf_registry.verify.declared import asymmetry_of, declared_part
 from nqf_registry.verify.drive import Measurement
@@ -34,6 +34,8 @@ def check(context: Context) -> Check:
 
     def measure(draw: Draw) -> Measurement:
         setting = context.exact_setting(draw)
+        if context.facts.smooth is not True:
+            require_expansion(context, draw, setting, declared)
         found = (_matrix_free if too_large(setting) else _entry_by_entry)(context, draw, setting, declared)
         return found if found.failed else around(context, draw, setting, declared) or found
 
@@ -45,13 +47,14 @@ def check(context: Context) -> Check:
         NAME,
         outcome,
         True,
-        holds=f"what is declared ({', '.join(declared)}) equals what is measured, at every width, sample and output",
-        broken="{said}, measured by {source}",
+        holds=expected_of(outcome) or f"what is declared ({', '.join(declared)}) equals what is measured, {_EVERYWHERE}",
+        broken="{said}",
         advice="{advice}",
         details={} if outcome.failed else norms,  # what a failure says follows from its example alone
     )
 
 
+_EVERYWHERE = "at every width, sample and output"
 _ADVICE = {
     "structure": "Ā is half the Hessian block of one neuron at zero; check factors of ½, transposes and Kronecker factors.",
     "linear": "g is the gradient of f by one neuron at W = 0; check its factors and signs.",
@@ -236,6 +239,7 @@ def _entry_by_entry(context: Context, draw: Draw, setting: Setting, declared: li
         )
         residual = max(residual, asymmetry)
     source = "autograd" if part == "pullback" else seen.source
+    said += f", measured by {source}"
     advice = _advice(part, residual)
     if asymmetry > AUTODIFF and _symmetric_part_is_right(setting, seen):
         advice = _SYMMETRIC
@@ -275,6 +279,7 @@ def _matrix_free(context: Context, draw: Draw, setting: Setting, declared: list[
         )
         source = seen.source
         data = {"part": part, "sample": sample, "output": output, "declared": gap.declared, "measured": gap.measured}
+    said += f", measured by {source}"
     advice = _advice(part, gap.residual)
     if asymmetry > max(AUTODIFF, gap.residual):
         said, advice = f"the declared A is not symmetric (|A − Aᵀ| is {asymmetry:.1e} of |A|)", _SYMMETRIC_OR_NOT
