@@ -231,11 +231,14 @@ class Layer:
         x = cast(x, next(iter(W.values())).dtype)
         try:
             if replicas is None or self.batched:
-                out = self.forward(W, x)
+                out = self.forward(dict(W), x)  # what forward does to a dict of its own reaches nobody else
             else:
                 names = tuple(W)
                 out = mapped(
-                    self, lambda *parts: self.forward(dict(zip(names, parts, strict=True)), x), [W[name] for name in names], 0
+                    self,
+                    lambda *parts: self.forward(dict(zip(names, parts, strict=True)), dict(x)),
+                    [W[name] for name in names],
+                    0,
                 )
         except (IndexError, RuntimeError) as error:
             integers = [name for name, t in x.items() if not t.is_floating_point()]

@@ -21,6 +21,7 @@ OUTPUTS = 16
 JITTER = 2.0**-20  # above the resolution of float32, so that a layer that computes in it is seen to
 ABOVE_ROUNDING = 64.0
 JUMP = 2.0**30
+LATE = 5  # octaves: near rounding slopes are not yet those of a power law
 BUDGET = 2**22  # numbers in one batch of weights: 32 MiB
 
 
@@ -172,13 +173,17 @@ def _find(measured: Profile) -> Scale | None:
 
 
 def _first_run(part: Tensor, visible: Tensor, last: int) -> tuple[int, int, float] | None:
-    """The lowest range of octaves over which ``part`` is a power law: first and last index, and the exponent."""
+    """The lowest range of octaves over which ``part`` is a power law: first and last index, and the exponent.
+
+    A law that begins far above the smallest change that is seen is none of the leading term, which rounding then hides.
+    """
     slopes = [
         float(torch.log2(part[j + 1] / part[j])) if visible[j] and visible[j + 1] and j < last else float("nan")
         for j in range(len(part) - 1)
     ]
+    seen = next((j for j, slope in enumerate(slopes) if slope == slope), 0)
     for length, spread in ((8, 0.05), (5, 0.03), (3, 0.02)):
-        for start in range(len(slopes) - length + 1):
+        for start in range(min(len(slopes) - length, seen + LATE) + 1):
             window = slopes[start : start + length]
             if all(s == s for s in window) and max(window) - min(window) <= spread and min(window) > 0.4:
                 order = sum(window) / length

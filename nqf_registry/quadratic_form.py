@@ -106,7 +106,7 @@ class QuadraticForm:
         x = cast(self.x, zeros[0].dtype)
 
         def f(*parts: Tensor) -> Tensor:
-            return self.layer.forward(dict(zip(names, parts, strict=True)), x)
+            return self.layer.forward(dict(zip(names, parts, strict=True)), dict(x))
 
         def along(*parts: Tensor) -> Tensor:
             def first(*at: Tensor) -> tuple[Any, ...]:
@@ -188,5 +188,5 @@ def offset(layer: Layer, x: Inputs, dtype: torch.dtype | None = None) -> Tensor 
     blocks = layer.blocks()
     zeros = {name: torch.zeros(*shape, layer.width, dtype=dtype, device=device) for name, shape in blocks.items()}
     if layer.batched:
-        return layer.forward({name: t[None] for name, t in zeros.items()}, x)[0]
-    return layer.forward(zeros, x)
+        return layer.forward({name: t[None] for name, t in zeros.items()}, dict(x))[0]
+    return layer.forward(zeros, dict(x))

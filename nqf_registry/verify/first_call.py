@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nqf_registry.errors import one_line
 from nqf_registry.layer import Layer, cast, declares
 from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.guard import contained
@@ -49,7 +50,8 @@ def first_call(layer: Layer) -> str:
                     part = layer.unit({name: block[..., 0] for name, block in W.items()}, x)
                     if wrong := _wrong_unit(part):
                         return wrong
-                layer(W, x)
+                if wrong := _wrong_output(layer(W, x)):
+                    return wrong
     except TooLarge:
         raise
     except Exception as error:
@@ -86,7 +88,7 @@ def _refuse_large_inputs(layer: Layer) -> None:
 def _out_of_memory(error: BaseException | None) -> bool:
     """Whether an exception, or what caused it, is that memory ran out; torch has no class for it on a CPU."""
     while error is not None:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in one_line(error):
             return True
         error = error.__cause__
     return False
@@ -114,6 +116,17 @@ def _wrong_sample(x: object) -> str:
             return f"{expected}; {name!r} is {type(value).__name__}"
         if value.ndim == 0 or value.shape[0] != SAMPLES:
             return f"{expected}; asked for n = {SAMPLES}, {name!r} has the shape {tuple(value.shape)}"
+    return ""
+
+
+def _wrong_output(out: Tensor) -> str:
+    expected = "forward must return real floating numbers (n, k), k ≥ 1, as a dense tensor"
+    if out.layout != torch.strided:
+        return f"{expected}; got one of layout {str(out.layout).removeprefix('torch.')}: to_dense() makes one"
+    if not out.is_floating_point():
+        return f"{expected}; got {str(out.dtype).removeprefix('torch.')}"
+    if out.shape[-1] == 0:
+        return f"{expected}; got the shape {tuple(out.shape)}"
     return ""
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+from nqf_registry.errors import named
 from nqf_registry.layer import Layer
 from nqf_registry.verify.holdings import Holdings
 from nqf_registry.verify.surroundings import global_state, restore
@@ -57,10 +59,21 @@ def contained() -> Iterator[None]:
     """Makes a RuntimeError of what a layer's code raises beside Exception, such as SystemExit; an interrupt stays one.
 
     A layer that leaves the program is one more layer that cannot be evaluated: it must not end the verification of others.
+    ``os._exit`` would end this process without a word, so for the time being it is an exception too.
     """
+    leave, process = os._exit, os.getpid()
+
+    def told(status: int) -> NoReturn:
+        if os.getpid() != process:  # a forked child may end itself
+            leave(status)
+        raise RuntimeError(f"it called os._exit({status})")
+
+    os._exit = told
     try:
         yield
-    except (Exception, KeyboardInterrupt, GeneratorExit):
+    except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise RuntimeError(f"it raised {type(error).__name__} {error}".rstrip()) from error
+        raise RuntimeError(f"it raised {named(error).replace(':', '', 1)}") from error
+    finally:
+        os._exit = leave

@@ -62,10 +62,13 @@ def jets(setting: Setting, base: Tensor, rays: Tensor, reach: float = 2.0**-4) -
     at, solve = _fit(DEGREE, NODES)
     steps = torch.cat([at, -at]) * reach * setting.scale
     points = base + steps[:, None, None, None] * rays  # (2 nodes, rays, p, d)
-    values = setting.values(points.reshape(-1, *base.shape))
-    values = values.reshape(2, NODES, len(rays), *values.shape[1:])
+    values = setting.values(torch.cat([base[None], points.reshape(-1, *base.shape)]))
+    start = values[0].where(values[0].isfinite(), 0.0)
+    values = values[1:].reshape(2, NODES, len(rays), *values.shape[1:])
     powers = reach ** torch.arange(DEGREE + 1, dtype=torch.float64)
-    coefficients = torch.einsum("jm,smrnk->srjnk", solve, values) / powers[:, None, None]
+    # what f moves by is fitted: in sums of its own values the rounding of a large f(base) would be that of every coefficient
+    coefficients = torch.einsum("jm,smrnk->srjnk", solve, values - start) / powers[:, None, None]
+    coefficients[:, :, 0] += start
     signs = (-1.0) ** torch.arange(DEGREE + 1, dtype=torch.float64)
     largest = torch.maximum(base.abs().max(), torch.tensor(reach * setting.scale, dtype=torch.float64))
     finite = values.abs().where(values.isfinite(), 0.0)  # a ray that is not finite says nothing of the rounding of the others

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -77,6 +79,25 @@ def _set_warnings_functions(state: tuple[Any, Any]) -> None:
     warnings.showwarning, warnings.formatwarning = state
 
 
+def _directory() -> str:
+    """The working directory, "" where it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _set_directory(path: str) -> None:
+    if path:
+        os.chdir(path)
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+
+
 # name: how to read it, how to set it. The names stand in messages: "a call changes NAME".
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch's random state": (torch.get_rng_state, torch.set_rng_state),
@@ -104,6 +125,9 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: (numpy.geterr(), numpy.geterrcall()),
         lambda s: (numpy.seterr(**s[0]), numpy.seterrcall(s[1])),
     ),
+    "the working directory": (_directory, _set_directory),
+    "the environment variables": (lambda: dict(os.environ), _set_environment),
+    "Python's recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
     "the callbacks of the garbage collector": (lambda: list(gc.callbacks), lambda s: gc.callbacks.__setitem__(slice(None), s)),
 }
 

@@ -95,13 +95,16 @@ def smoothness(setting: Setting, base: Tensor, a: Tensor, b: Tensor) -> Kinks:
     setting.check_exact()
     rays = torch.stack([a, b, a + b, a - b, a + 2 * b]) / 2
     look = _look(setting, base, rays, REACH)
-    found = look.found
-    if bool((found > KINK).any()):
-        closer = _look(setting, base, rays, REACH * CLOSER).found
+    found, hole = look.found, look.hole
+    if bool((found > KINK).any()) or hole > KINK:
+        near = _look(setting, base, rays, REACH * CLOSER)
+        if near.rays:
+            hole = min(hole, near.hole)
+        closer = near.found
         closer = torch.where(closer.isnan(), found, closer)  # not finite so close: what was seen stands
         found = torch.where(closer > (PERSISTS * found).clamp_min(KINK), closer, torch.minimum(found, closer).clamp_max(KINK))
     sides, forms, drift = (tuple(row.tolist()) for row in found)
-    return Kinks(sides, forms, drift, look.hole, look.rays)
+    return Kinks(sides, forms, drift, hole, look.rays)
 
 
 def _look(setting: Setting, base: Tensor, rays: Tensor, reach: float) -> _Look:
