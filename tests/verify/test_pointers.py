@@ -39,6 +39,14 @@ def test_what_has_a_kink_has_no_structure_to_compare(layer, slope):
     assert nqf.replay(layer("kinked", forward=relu_units, structure=declared(slope)), "structure-matrix").status == "undecided"
 
 
+@pytest.mark.parametrize("claims", [nqf.Claims(), nqf.Claims(smooth=False)])
+def test_nothing_is_derived_from_a_kink_either(layer, claims):
+    report = nqf.verify(layer("kinked", forward=relu_units, claims=claims))
+    check = report["structure-matrix"]
+    assert check.status == "not-applicable" and "none could be derived: f has no derivative of order 2" in check.message
+    assert report.classification == "not-smooth" and report.passed is not claims.smooth
+
+
 def test_a_kink_of_third_order_leaves_the_structure_comparable(layer):
     def forward(W, x):
         return tanh_units(W, x) + (x @ W["u"]).abs().pow(3).sum(-1, keepdim=True)

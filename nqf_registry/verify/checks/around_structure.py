@@ -55,7 +55,7 @@ def require_expansion(context: Context, draw: Draw, setting: Setting, declared: 
     if any(value > KINK for value in seen):
         raise Undecided(
             f"f has no derivative of order {order} at W = 0 ({kinks.worst[1]}), so no quadratic form is right for it and "
-            "nothing that is declared can be compared. See smoothness first; structure-matrix decides once f is smooth."
+            "there is nothing to compare with. See smoothness first; structure-matrix decides once f is smooth."
         )
 
 

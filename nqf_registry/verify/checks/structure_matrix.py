@@ -176,10 +176,12 @@ def _derived(context: Context) -> Check:
     draw = Draw(0, context.layer.width, 4)
     try:
         setting = context.exact_setting(draw)
+        if context.facts.smooth is not True:
+            require_expansion(context, draw, setting, ["structure"])
         large = too_large(setting)
         seen = context.along(draw) if large else context.measured(draw)
     except Exception as reason:
-        status = NOT_APPLICABLE if context.facts.finite is False else UNDECIDED
+        status = NOT_APPLICABLE if context.facts.finite is False or context.facts.smooth is False else UNDECIDED
         return Check(NAME, status, message=f"no structure is declared, and none could be derived: {reason}")
     norms = _norms(context, draw, setting)
     zero = norms["A"] * setting.scale**2 <= DIFFERENCES * float(setting.spread.max())
