@@ -125,14 +125,16 @@ def _brief(value: Any) -> str:
 
 def _show(path: str, as_json: bool) -> None:
     from nqf_registry.train.runs import Run
+    from nqf_registry.train.staircase import told
 
     run = Run.open(path)
     if as_json:
-        print_json({"run": str(run.directory), "manifest": run.manifest, "records": len(run.records)})
+        events = [dataclasses.asdict(event) for event in run.events()]
+        print_json({"run": str(run.directory), "manifest": run.manifest, "records": len(run.records), "events": events})
         return
     manifest, data = run.manifest, run.manifest["data"]
     click.echo(f"{manifest['subject']['key']} on {data['name']} ({data['n']} samples, hash {data['hash'][:12]})")
-    for line in run.summary():
+    for line in [*run.summary(), *told(run)]:
         click.echo(line)
     for name, verdict in manifest["verdicts"].items():
         click.echo(verdict if verdict.startswith(name) else f"{name}: {verdict}")

@@ -51,6 +51,7 @@ OPTION_NAMES = {"data_name": "data", "data_options": "data-set", "sizes": "set",
 @click.option("--batch-seed", default=0, show_default=True, help="Of the order of the minibatches.")
 @click.option("--replicas", default=1, show_default=True, help="How many runs at once.")
 @click.option("--records", default=100, show_default=True, help="About how many log-spaced records.")
+@click.option("--events", type=float, metavar="FRACTION", help="Record too where a loss has moved by this fraction, as 0.05.")
 @click.option("--probe", "probes", multiple=True, help="Record more: top-mode is the order parameter of the fastest mode.")
 @click.option("--dtype", default="float32", show_default=True, help="float32 or float64.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, …")

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nqf_registry.errors import StorageError
 from nqf_registry.train.directory import RECORDS, RunDirectory, read_records
+from nqf_registry.train.events import Levels
 from nqf_registry.train.lockstep import Progress
 
 FILE = "checkpoint.safetensors"
@@ -50,11 +52,13 @@ class Checkpoint:
         step: how many steps are done.
         place: which records belong to it.
         tensors: by model, ``state`` or slot, and block.
+        levels: the losses from which events are counted, None where none are.
     """
 
     step: int
     place: Place
     tensors: Mapping[tuple[str, str, str], Tensor]
+    levels: Levels | None = None
 
     def restore(self, models: list[str], fresh: Progress) -> Progress:
         """The run at this checkpoint, on the device of a run before its first step.
@@ -99,7 +103,9 @@ def place_of(folder: Path, size: int | None = None) -> Place | None:
     return Place(size, hashlib.sha256(tail).hexdigest())
 
 
-def write_checkpoint(folder: RunDirectory, models: list[str], progress: Progress, place: Place) -> None:
+def write_checkpoint(
+    folder: RunDirectory, models: list[str], progress: Progress, place: Place, levels: Levels | None = None
+) -> None:
     """Writes a checkpoint; the one before stays beside it.
 
     Raises:
@@ -117,6 +123,8 @@ def write_checkpoint(folder: RunDirectory, models: list[str], progress: Progress
                 tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
                 index[name] = (model, part, block)
     said = {"format": FORMAT, "step": progress.step, "records": place.size, "tail": place.tail, "tensors": index}
+    if levels is not None:
+        said["levels"] = [level.tolist() for level in levels]
     text = json.dumps(said)
     folder.sync_records()
     # one entry: the order of several is chance, and the same run gives the same bytes
@@ -172,9 +180,9 @@ def _read(file: Path) -> Checkpoint:
         if said["format"] != FORMAT:
             raise StorageError(f"{file} is no checkpoint that this version reads (format {FORMAT}).")
         index = {name: tuple(parts) for name, parts in said["tensors"].items()}
-        return Checkpoint(
-            said["step"], Place(said["records"], said["tail"]), {parts: tensors[name] for name, parts in index.items()}
-        )
+        place, parted = Place(said["records"], said["tail"]), {parts: tensors[name] for name, parts in index.items()}
+        first, kept = (np.array(level) for level in said["levels"]) if "levels" in said else (None, None)
+        return Checkpoint(said["step"], place, parted, None if first is None or kept is None else (first, kept))
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise StorageError(f"{file} is damaged or cut off: {error}.") from None
 

@@ -25,9 +25,11 @@ from nqf_registry.train.checkpoint import Checkpoint, Place, drop_previous, plac
 from nqf_registry.train.data import Data
 from nqf_registry.train.directory import RunDirectory
 from nqf_registry.train.divergence import described, message
+from nqf_registry.train.events import SAMPLES, EventRecorder, Levels, candidates
 from nqf_registry.train.lockstep import Failure, Lockstep, Progress, finite
 from nqf_registry.train.losses import find_loss
 from nqf_registry.train.models import Model, initial_weights
+from nqf_registry.train.observables import Observable
 from nqf_registry.train.preparation import check_data, choose_rule, verdicts
 from nqf_registry.train.process import terminable
 from nqf_registry.train.records import Probe, Record, Recorder, find_probes
@@ -64,10 +66,12 @@ class Safe:
     Attributes:
         progress: the run there; shared with nobody.
         place: the records that belong to it, None for a run in memory.
+        levels: the losses from which events are counted, None where none are.
     """
 
     progress: Progress
     place: Place | None
+    levels: Levels | None
 
 
 def carry_out(
@@ -104,8 +108,7 @@ def carry_out(
     manifest = manifests.describe(subject, models, data, settings, rate, records, sorted(taken), said)
     now = lockstep.begin(initial_weights(subject, settings.seeds, settings.scales, dtype, settings.device))
     manifest |= {"way": way, "ways": lockstep.ways(now), "replica_groups": lockstep.groups(now)}
-    if (elapsed := settings.elapsed(records)) is not None:
-        manifest["elapsed"] = elapsed
+    manifest |= _elapsed(settings, records)
     kept: list[Record] = []
     if resumption is not None:
         manifest = resumption.settle(manifest)
@@ -118,8 +121,9 @@ def carry_out(
     with terminable():
         folder = _folder(directory, manifest, resumption)
         try:
-            recorder = Recorder(models, local, loss, taken, lockstep.bound, settings.chunk)
-            safe = Safe(now.copy(), None if folder is None else place_of(folder.path))
+            levels = None if resumption is None or resumption.checkpoint is None else resumption.checkpoint.levels
+            recorder = _recorder(lockstep, settings, taken, levels)
+            safe = Safe(now.copy(), None if folder is None else place_of(folder.path), levels)
             written = time.monotonic()
             with _reporter(progress, settings.steps) as report:
                 for block in _blocks(lockstep, recorder, now, records, begun=bool(kept)):
@@ -130,7 +134,8 @@ def carry_out(
                     kept += whole
                     if failure is not None:
                         break
-                    safe = Safe(now.copy(), None if folder is None else place_of(folder.path))
+                    levels = recorder.levels if isinstance(recorder, EventRecorder) else None
+                    safe = Safe(now.copy(), None if folder is None else place_of(folder.path), levels)
                     if folder is not None and len(kept) == 1 and whole:
                         tell_low_disk(folder.path, now, len(records), checkpoint is not None)
                     if folder is not None and checkpoint is not None and time.monotonic() - written >= checkpoint:
@@ -186,6 +191,16 @@ def _folder(
     return folder
 
 
+def _elapsed(settings: Settings, records: Sequence[int]) -> dict[str, Any]:
+    """What the manifest holds so that the time of every record is known, where it is not the number of steps."""
+    looked = list(candidates(records)) if settings.events is not None and settings.schedule is not None else []
+    at = sorted({*records, *looked})
+    elapsed = settings.elapsed(at)
+    if elapsed is None:
+        return {}
+    return {"elapsed": elapsed, **({"elapsed_at": at} if looked else {})}
+
+
 def _weights(models: Sequence[Model], progress: Progress) -> dict[str, dict[str, torch.Tensor]]:
     """The weights of the models that keep some, by name."""
     found = {model.name: model.weights(state) for model, state in zip(models, progress.states, strict=True)}
@@ -194,7 +209,7 @@ def _weights(models: Sequence[Model], progress: Progress) -> dict[str, dict[str,
 
 def _save(folder: RunDirectory, models: Sequence[Model], safe: Safe) -> None:
     assert safe.place is not None
-    write_checkpoint(folder, [model.name for model in models], safe.progress, safe.place)
+    write_checkpoint(folder, [model.name for model in models], safe.progress, safe.place, safe.levels)
 
 
 def _close(
@@ -223,6 +238,16 @@ def _close(
     return refused
 
 
+def _recorder(
+    lockstep: Lockstep, settings: Settings, taken: Mapping[str, Probe | Observable], levels: Levels | None
+) -> Recorder:
+    """What measures: the planned records alone, or where the losses move too."""
+    parts = (lockstep.models, lockstep.data, lockstep.loss, taken, lockstep.bound, settings.chunk)
+    if settings.events is None:
+        return Recorder(*parts)
+    return EventRecorder(*parts, settings.events, max(SAMPLES, settings.batch or 0), levels)
+
+
 def _blocks(
     lockstep: Lockstep, recorder: Recorder, now: Progress, records: Sequence[int], begun: bool
 ) -> Iterator[list[Record]]:
@@ -235,14 +260,18 @@ def _blocks(
     if not begun:
         recorder.measure(now.step, now.states)
         yield recorder.fetch()
-    wanted = iter([step for step in records if step > now.step])
+    planned = set(records)
+    wanted = iter(sorted(step for step in {*planned, *recorder.candidates(records)} if step > now.step))
     step = next(wanted, None)
     while now.step < last:
         started = time.perf_counter()
         end = min(now.step + size, last)
         while step is not None and step <= end:
             lockstep.advance(now, step)
-            recorder.measure(step, now.states)
+            if step in planned:
+                recorder.measure(step, now.states)
+            elif recorder.look(step, now.states):
+                end = step
             step = next(wanted, None)
         lockstep.advance(now, end)
         yield recorder.fetch()

@@ -53,6 +53,7 @@ def train(
     schedule: str | Callable[[int], float] | None = None,
     schedule_options: Mapping[str, Any] | None = None,
     until: float | Sequence[float] | None = None,
+    events: float | None = None,
 ) -> Run:
     """Trains a model.
 
@@ -94,6 +95,10 @@ def train(
             ``exponential`` or ``polynomial``, or a function of the number of steps done.
         schedule_options: of a schedule by name, see :mod:`nqf_registry.train.schedules`.
         until: of ``flow``, in place of steps: the time at which it ends, or a list of times to record.
+        events: a fraction such as 0.05, to record also wherever the training loss of a model and replica has moved by more than
+            this fraction since the last record: |L − L_kept| > events · max(L_kept, 10⁻³ L(0)). It is looked at about every
+            3 % of the steps done, and not more often than every 8; see :mod:`nqf_registry.train.events`. None for no more than
+            ``records``.
 
     ``lr``, ``seed``, ``scale`` and ``weight_decay`` may be lists with one value a replica.
 
@@ -151,6 +156,7 @@ def train(
         schedule=schedule,
         schedule_options=schedule_options,
         until=until,
+        events=events,
     )
     if way not in ("auto", *WAYS):
         raise InvalidInput(f"way must be auto or one of {', '.join(WAYS)}, got {way!r}.{did_you_mean(str(way), WAYS)}")

@@ -6,7 +6,7 @@ distance from the first model, and whatever the caller's *probes* say: named fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -68,7 +68,7 @@ BUILT_IN: dict[str, Callable[[Any, Data, Loss], Probe | Observable]] = {"top-mod
 
 # What records and runs hold anyway, by the names they have there.
 MEASURED = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "output_distance", "weight_distance")
-RESERVED = {*MEASURED, "model", "replica", "record", "step", "time", "seed", "scale", "lr", "weight_decay"}
+RESERVED = {*MEASURED, "model", "replica", "record", "step", "time", "seed", "scale", "lr", "weight_decay", "event"}
 
 
 def check_probes(probes: Any) -> Mapping[str, Probe | None]:
@@ -166,6 +166,14 @@ class Recorder:
                 ]
                 found |= {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
         self._pending.append((step, found))
+
+    def candidates(self, planned: Sequence[int]) -> Iterable[int]:
+        """Further steps at which :meth:`look` is to be called; see :mod:`nqf_registry.train.events`."""
+        return ()
+
+    def look(self, step: int, states: Sequence[State]) -> bool:
+        """Looks whether something is to be recorded; whether what was seen should be fetched now."""
+        return False
 
     def fetch(self) -> list[Record]:
         """What was measured since the last call, as numpy arrays (model, replica, …), in one transfer a variable."""

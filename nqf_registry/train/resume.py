@@ -280,6 +280,7 @@ def _settings(manifest: Mapping[str, Any], n: int, steps: int, optimizer: Any, s
         schedule=schedule if schedule is not None else shape.get("name"),
         schedule_options=None if shape.get("source") else shape.get("options"),
         times=tuple(said.get("times", ())),
+        events=said.get("events"),
         lr="auto" if said["optimizer"] == "flow" else said["lr"],
         steps=steps,
         replicas=len(said["seeds"]),

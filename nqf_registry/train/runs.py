@@ -19,6 +19,8 @@ from nqf_registry.train import manifest as manifests
 if TYPE_CHECKING:
     import xarray
 
+    from nqf_registry.train.staircase import Event
+
 
 class Run:
     """What a training run left behind.
@@ -106,7 +108,8 @@ class Run:
         """Σ of the schedule's factors before each step, or the time of the flow there; the step itself at a constant rate."""
         if "elapsed" not in self.manifest:
             return steps
-        return np.interp(steps, self.manifest["records"], self.manifest["elapsed"])
+        at = self.manifest.get("elapsed_at", self.manifest["records"])
+        return np.interp(steps, at, self.manifest["elapsed"])
 
     def curves(self, variable: str = "train_loss", model: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Steps (records,), and one recorded variable: (models, R, records, …), or (R, records, …) of one model.
@@ -121,6 +124,28 @@ class Run:
             raise InvalidInput(f"no model {model!r} was trained; there are {', '.join(self.models)}.")
         found = self.data[variable]
         return self.data["step"].values, (found if model is None else found.sel(model=model)).values
+
+    def events(self, fraction: float | None = None) -> list[Event]:
+        """What happened to the training losses: where plateaus ended, and where modes switched on.
+
+        Args:
+            fraction: what counts as a move of a loss; that of the run (``events=``) if left out, or 0.05.
+
+        See :func:`nqf_registry.train.staircase.find_events` for the rule.
+
+        Raises:
+            InvalidInput: the fraction is none.
+
+        Example:
+            >>> import nqf_registry as nqf
+            >>> layer = nqf.default_registry().get("phase-retrieval", size=4)
+            >>> run = nqf.train(nqf.NQF(layer), nqf.teacher(layer, n=32), scale=1e-4, events=0.05, verify=False)
+            >>> [event.name for event in run.events()][:2]
+            ["plateau's end", 'switch-on']
+        """
+        from nqf_registry.train.staircase import find_events
+
+        return find_events(self, fraction)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Draws the loss curves to a file (SVG, PNG or PDF by its ending); by default ``loss.png`` in the run's folder.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from nqf_registry.errors import InvalidInput
+from nqf_registry.train.events import check_events
 from nqf_registry.train.losses import find_loss
 from nqf_registry.train.numbers import SEEDS, number, short, whole
 from nqf_registry.train.optimizers import Optimizer
@@ -44,6 +45,7 @@ class Settings:
         optimizer_options: further constants of the rule, by name.
         schedule: a factor on the rate by step; None for a constant rate.
         times: the recorded times of gradient flow; empty for rules that take steps.
+        events: the fraction by which a loss has to move to be recorded beside what is planned; None for planned records only.
     """
 
     optimizer: str
@@ -63,6 +65,7 @@ class Settings:
     optimizer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     schedule: Schedule | None = None
     times: tuple[float, ...] = ()
+    events: float | None = None
 
     @property
     def replicas(self) -> int:
@@ -106,6 +109,7 @@ def make_settings(
     schedule: Any = None,
     schedule_options: Any = None,
     times: tuple[float, ...] = (),
+    events: Any = None,
 ) -> Settings:
     """Checks every setting; n is the number of training samples, None where it is not known yet.
 
@@ -156,6 +160,7 @@ def make_settings(
         ),
         schedule=_schedule(rule, schedule, schedule_options, steps),
         times=times,
+        events=check_events(events, bool(times)),
         lr=rates,
         steps=steps,
         batch=batch,
