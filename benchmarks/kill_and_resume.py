@@ -1,6 +1,6 @@
 """Runs that are killed at random moments and resumed, against the same runs uninterrupted.
 
-``python benchmarks/kill_and_resume.py [--moments 50] [--seed 0]`` trains five kinds of run, each once without interruption.
+``python benchmarks/kill_and_resume.py [--moments 50] [--seed 0]`` trains six kinds of run, each once without interruption.
 Then it starts each again and again and ends the process by SIGKILL at a moment drawn evenly over the time of the whole run;
 every third is killed twice more while it is resumed. Records, weights and last checkpoint must have the bytes of the
 uninterrupted run. Exit code 1 where one does not.
@@ -36,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "models": [*BOTH, "order-parameters", "compressed"], "optimizer": "nesterov", "lr": 0.01, "weight_decay": 0.001,
     },
     "torch.optim.AdamW": {"models": BOTH, "optimizer": "adamw", "lr": 1e-3, "steps": 3000},
+    "events, minibatches": {"models": BOTH, "batch": 16, "lr": 0.02, "replicas": 2, "events": 0.02, "records": 20, "steps": 3000},
 }  # fmt: skip
 COMMON = {"steps": 6000, "scale": 0.1, "records": 200, "probes": "top-mode", "verify": False, "checkpoint": 0}
 

@@ -96,9 +96,9 @@ def train(
         schedule_options: of a schedule by name, see :mod:`nqf_registry.train.schedules`.
         until: of ``flow``, in place of steps: the time at which it ends, or a list of times to record.
         events: a fraction such as 0.05, to record also wherever the training loss of a model and replica has moved by more than
-            this fraction since the last record: |L − L_kept| > events · max(L_kept, 10⁻³ L(0)). It is looked at about every
-            3 % of the steps done, and not more often than every 8; see :mod:`nqf_registry.train.events`. None for no more than
-            ``records``.
+            this fraction since the last record: |L − L_kept| > events · max(L_kept, 10⁻³ L(0)). Between planned records it is
+            looked at about every 3 % of the steps done, at least 8 steps apart; see :mod:`nqf_registry.train.events`. None for
+            planned records only. Not for ``flow``.
 
     ``lr``, ``seed``, ``scale`` and ``weight_decay`` may be lists with one value a replica.
 
