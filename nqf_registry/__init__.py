@@ -43,6 +43,7 @@ _EXPORTS = {
     "WorkFailed": "nqf_registry.errors",
     "activation": "nqf_registry.activations",
     "activations": "nqf_registry.activations",
+    "analyze": "nqf_registry.modules.analysis",
     "as_tokens": "nqf_registry.tokens",
     "compare": "nqf_registry.train.compare",
     "default_registry": "nqf_registry.registry",

@@ -31,6 +31,7 @@ from nqf_registry.layer import Port as Port
 from nqf_registry.leading_form import LeadingForm as LeadingForm
 from nqf_registry.leading_form import leading_form as leading_form
 from nqf_registry.modules.adapter import from_module as from_module
+from nqf_registry.modules.analysis import analyze as analyze
 from nqf_registry.modules.find import find_neurons as find_neurons
 from nqf_registry.quadratic_form import QuadraticForm as QuadraticForm
 from nqf_registry.quadratic_form import quadratic_form as quadratic_form

@@ -5,6 +5,7 @@ and because help is printed without importing any verb.
 """
 
 VERBS = {
+    "analyze": "Find the neurons of an ordinary torch module, and say what it is.",
     "catalogue": "Write the table of all entries from measurements, or compare it.",
     "compose": "Check a composition of layers from a YAML file, and draw it.",
     "demo": "The whole road on one example: verify, catalogue, compose, train.",

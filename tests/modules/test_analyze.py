@@ -1,0 +1,71 @@
+"""A module from Python and from the shell: what it is, in a few lines."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+import nqf_registry as nqf
+from nqf_registry.cli.analyze import command
+from nqf_registry.errors import InvalidInput
+
+
+def run(*words):
+    return CliRunner().invoke(command, words)
+
+
+def test_attention_is_what_the_paper_says():
+    torch.manual_seed(0)
+    tokens = (torch.randn(3, 5, 8),) * 3
+    seen = nqf.analyze(nn.MultiheadAttention(8, 2, batch_first=True), tokens)
+    heads = seen.groups[0]
+    assert seen.classification == "nqf" and heads.neurons.width == 2
+    assert heads.structure["couplings"] == ["in_proj_weight-out_proj.weight", "in_proj_bias-out_proj.weight"]
+    assert heads.structure["inert_parameters"] == 2 * (4 * 8 + 4)  # queries and keys, with their biases
+    assert heads.structure["kronecker"]["size"] == 4
+    assert "inert at quadratic order: 72 parameters in all" in str(seen) and json.dumps(seen.to_dict())
+
+
+def test_no_neurons_and_what_cannot_be_followed():
+    assert nqf.analyze(nn.Linear(3, 2), torch.randn(4, 3)).classification == "no-neurons"
+
+    class Branching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.up(x) if x.sum() > 0 else -self.up(x)
+
+    assert nqf.analyze(Branching(), torch.randn(4, 3)).classification == "undecided"
+
+
+def test_from_the_shell():
+    words = ["torch.nn:MultiheadAttention", "--args", "8", "--args", "2", "--args", "batch_first=True"]
+    shown = run(*words, "--input", "3,5,8", "--input", "=0", "--input", "=0")
+    assert shown.exit_code == 0 and "MultiheadAttention: nqf" in shown.output and "2 units" in shown.output
+    data = json.loads(
+        run("torch.nn:GRUCell", "--args", "3", "--args", "4", "--input", "5,3", "--input", "5,4", "--json").output
+    )
+    assert data["classification"] == "no-neurons" and data["groups"] == []
+    assert run("torch.nn:Linear", "--args", "3", "--args", "4", "--input", "5,3").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["torch.nn", "--input", "3,3"], "PACKAGE.MODULE:CLASS"),
+        (["torch.nn:Nothing", "--input", "3,3"], "cannot be imported"),
+        (["no_such_package:Layer", "--input", "3,3"], "cannot be imported"),
+        (["os:path", "--input", "3,3"], "must be a class of torch.nn.Module"),
+        (["torch.nn:Linear", "--args", "x", "--input", "3,3"], "cannot be made"),
+        (["torch.nn:Linear", "--args", "3", "--args", "4", "--input", "3,0"], "an input is a shape"),
+        (["torch.nn:Linear", "--args", "3", "--args", "4", "--input", "=0"], "an input is a shape"),
+        (["torch.nn:Linear", "--args", "3", "--args", "4", "--input", "3,5<0"], "an input is a shape"),
+    ],
+)
+def test_wrong_words_say_what_was_expected(words, said):
+    shown = run(*words)
+    assert isinstance(shown.exception, InvalidInput) and said in str(shown.exception)
