@@ -36,7 +36,9 @@ KINDS: dict[str, dict[str, Any]] = {
         "models": [*BOTH, "order-parameters", "compressed"], "optimizer": "nesterov", "lr": 0.01, "weight_decay": 0.001,
     },
     "torch.optim.AdamW": {"models": BOTH, "optimizer": "adamw", "lr": 1e-3, "steps": 3000},
-    "events, minibatches": {"models": BOTH, "batch": 16, "lr": 0.02, "replicas": 2, "events": 0.02, "records": 20, "steps": 3000},
+    "events, minibatches": {
+        "models": BOTH, "batch": 16, "lr": 0.02, "replicas": 2, "events": 0.02, "records": 20, "steps": 3000,
+    },
 }  # fmt: skip
 COMMON = {"steps": 6000, "scale": 0.1, "records": 200, "probes": "top-mode", "verify": False, "checkpoint": 0}
 
