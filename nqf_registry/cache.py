@@ -31,7 +31,8 @@ def read_json(name: str) -> Any | None:
         name: path relative to the cache folder, such as ``"plugins/3f2a.json"``.
     """
     try:
-        return json.loads((cache_dir() / name).read_text(encoding="utf-8"))
+        path = cache_dir() / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None  # reading a pipe would wait
     except (OSError, ValueError, RecursionError):
         return None
 

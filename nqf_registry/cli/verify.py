@@ -6,10 +6,11 @@ import contextlib
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, connection, get_context, parent_process
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from nqf_registry.cli.options import (
     size_option,
 )
 from nqf_registry.discovery import environment_plugins
-from nqf_registry.errors import WorkFailed
+from nqf_registry.errors import InvalidInput, WorkFailed
 from nqf_registry.registry import Registry
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def command(
     from nqf_registry.cli.options import settings_of
 
     if not targets:
-        targets = _reported(context, example)
+        targets = _reported(registry, context, example)
     with contextlib.redirect_stdout(sys.stderr):  # what a layer prints must not spoil the output
         layers = resolve_layers(registry, targets, sizes)
     files = [target for target in targets if target.endswith(".py") or os.path.isfile(target)]
@@ -115,13 +116,19 @@ def command(
     context.exit(0 if all(report.passed for report in reports) else 1)
 
 
-def _reported(context: click.Context, example: str | None) -> list[str]:
+def _reported(registry: Registry, context: click.Context, example: str | None) -> list[str]:
     """The layers of a report file that is to be replayed, where the command line names none."""
     if example is not None:
         from nqf_registry.verify.recorded import is_path, read_reports
 
         if is_path(example):
-            return list(read_reports(example))
+            names = list(read_reports(example))
+            # a file names layers, never what a command line could mean by the same word: all, or a file to run
+            unknown = [name for name in names if name not in registry.keys()]
+            if unknown:
+                shown = ", ".join(repr(name[:60]) for name in unknown[:3])
+                raise InvalidInput(f"{example} reports {shown}, which no plugin registers; name the plugin file by --plugin.")
+            return names
     raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "targets"))
 
 
@@ -186,7 +193,8 @@ def verify_all(
             yield _verify(layer, profile, seed, seconds)
         return
     # spawn, not fork: a forked torch may hang in its thread pool.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare, initargs=(list(plugins),)) as pool:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_prepare, initargs=(list(plugins),))
+    try:
         futures = [pool.submit(_verify_key, layer.key, list(sizes), profile, seed, seconds) for layer in layers]
         for layer, future in zip(layers, futures, strict=True):
             try:
@@ -196,6 +204,12 @@ def verify_all(
                     f"a process died while verifying, at {layer.key} or one of the layers beside it (out of memory, or "
                     f"a crash in native code); try nqf verify {layer.key} --jobs 1"
                 ) from error
+    except BaseException:  # an interrupt must not wait for the layers under way
+        for process in active_children():
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _tell_estimate(layers: Sequence[Layer], profile: str, jobs: int) -> None:
@@ -221,7 +235,16 @@ _registry: Registry | None = None
 
 def _prepare(plugins: list[str]) -> None:
     global _registry
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _registry = Registry.load(plugins=plugins)
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, killed perhaps: nobody waits for its work."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _verify_key(key: str, sizes: list[str], profile: str, seed: int, seconds: float | None) -> Report:

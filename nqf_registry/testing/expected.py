@@ -49,6 +49,8 @@ def read_expected(expected: Expected | None, keys: list[str]) -> dict[str, dict[
             check that it stands for.
     """
     read: dict[str, dict[str, ExpectedFailure]] = {}
+    if expected is not None and not isinstance(expected, Mapping):
+        raise InvalidInput(f"expected_failures is {{key of a layer: {{check: reason}}}}, got {expected!r}.")
     for key, checks in (expected or {}).items():
         if not isinstance(checks, Mapping):
             raise InvalidInput(f"expected_failures is {{key of a layer: {{check: reason}}}}; under {key!r} stands {checks!r}.")
@@ -68,6 +70,8 @@ def _read(key: str, name: str, given: object) -> ExpectedFailure:
         raise InvalidInput(
             f"an expected failure needs a reason, a text or ExpectedFailure(reason, example); {name} of {key} has {given!r}."
         )
+    if not isinstance(failure.example, str):
+        raise InvalidInput(f"the example of an expected failure is a line; {name} of {key} has {failure.example!r}.")
     if failure.example and (about := parse_example(failure.example, CHECKS)[0]) != name:
         raise InvalidInput(f"the example expected to fail for {name} of {key} is one of {about}: {failure.example!r}.")
     return failure

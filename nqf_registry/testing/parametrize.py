@@ -11,6 +11,7 @@ from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
 from nqf_registry.testing.checks import checks_of
 from nqf_registry.testing.expected import Expected, KnownFailure, read_expected
+from nqf_registry.verify.profiles import find_profile
 from nqf_registry.verify.suite import ALWAYS, SUITE
 
 
@@ -40,16 +41,22 @@ def parametrize_with_checks(
     """
     import pytest
 
+    if isinstance(layers, Layer) or not isinstance(layers, Iterable):
+        raise InvalidInput(f"parametrize_with_checks takes a list of layers, got {layers!r}; write [layer].")
+    find_profile(profile)
     layers = list(layers)
     if not layers:
         raise InvalidInput("parametrize_with_checks needs at least one layer; with none, nothing would be tested.")
     for layer in layers:
         if not isinstance(layer, Layer):
-            raise InvalidInput(f"parametrize_with_checks expects instances of nqf.Layer, got {layer!r}.")
+            hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
+            raise InvalidInput(f"parametrize_with_checks expects instances of nqf.Layer, got {layer!r}{hint}.")
     keys = [layer.key for layer in layers]
     expected = read_expected(expected_failures, keys)
     counts = Counter(keys)
     parameters = []
+    if len({f"{layer.key}({_sizes(layer)})" for layer in layers}) < len(layers):
+        raise InvalidInput("parametrize_with_checks was given one layer twice; leave one out.")
     for layer in layers:
         name = layer.key if counts[layer.key] == 1 else f"{layer.key}({_sizes(layer)})"
         for check in checks_of(layer, profile, seed, suite, expected.get(layer.key)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from nqf_registry.verify.described import described
 from nqf_registry.verify.drive import Measurement, Outcome, drive
 from nqf_registry.verify.examples import example_line
 from nqf_registry.verify.explanation import explain
-from nqf_registry.verify.first_call import LARGEST, too_many
+from nqf_registry.verify.first_call import LARGEST, VARIANTS, too_many
 from nqf_registry.verify.guard import contained
 from nqf_registry.verify.matrix_free import MatrixFree, measure_along
 from nqf_registry.verify.measured import Measured, measure
@@ -63,7 +64,7 @@ class Context:
         self.instances = [layer]
         if declares(layer, "variants"):
             with contextlib.suppress(Exception), contained():  # first_call has told what is wrong with them
-                self.instances += list(layer.variants())  # type: ignore[attr-defined]
+                self.instances += itertools.islice(layer.variants(), VARIANTS)  # type: ignore[attr-defined]
         self.facts = Facts()
         self.notes: dict[str, None] = {}
         self.disagreement: float | None = None

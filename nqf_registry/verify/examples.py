@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,12 +16,14 @@ from nqf_registry.verify.strategies import Draw
 _BOUNDS = {
     "instance": (0, 2**16),
     "width": (1, 2**20),
-    "samples": (1, 2**12),
+    "samples": (1, 64),
     "inputs": (0, 2**32 - 1),
     "weights": (0, 2**32 - 1),
     "neuron": (0, 2**20),
     "seed": (0, 2**63 - 1),
 }
+_FACTORS = (1e-9, 1e9)
+_NUMBER = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?", re.ASCII)
 _FIELDS = {field.name: field.default for field in dataclasses.fields(Draw)} | {"seed": 0}
 
 
@@ -73,12 +76,11 @@ def parse_example(line: str, checks: Iterable[str]) -> tuple[str, Draw, int]:
 
 def _value(field: str, text: str) -> Any:
     if field == "factor":
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not (0 < number < math.inf):
-            raise InvalidInput(f"the field factor of an example must be a positive number, got {_short(text)}.")
+        number = float(text) if _NUMBER.fullmatch(text) else math.nan
+        if not (_FACTORS[0] <= number <= _FACTORS[1]):
+            raise InvalidInput(
+                f"the field factor of an example must be a number from {_FACTORS[0]:g} to {_FACTORS[1]:g}, got {_short(text)}."
+            )
         return number
     low, high = _BOUNDS[field]
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and low <= int(text) <= high):

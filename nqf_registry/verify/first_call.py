@@ -16,6 +16,7 @@ from nqf_registry.verify.guard import contained
 SAMPLES = 8
 POINTS = 136  # weights that one measurement evaluates together, at most
 LARGEST = 2**20  # numbers in W
+VARIANTS = 64
 INPUTS = 2**31  # bytes of the inputs of one measurement
 
 
@@ -101,7 +102,9 @@ def _gib(size: int) -> str:
 def _wrong_variants(layer: Any) -> str:
     if not declares(layer, "variants"):
         return ""
-    for variant in layer.variants():
+    for count, variant in enumerate(layer.variants()):
+        if count == VARIANTS:
+            return f"variants must give at most {VARIANTS} further layers; there were more"
         if not isinstance(variant, Layer):
             return f"variants must give further layers, got {type(variant).__name__}"
     return ""
@@ -116,6 +119,9 @@ def _wrong_sample(x: object) -> str:
             return f"{expected}; {name!r} is {type(value).__name__}"
         if value.ndim == 0 or value.shape[0] != SAMPLES:
             return f"{expected}; asked for n = {SAMPLES}, {name!r} has the shape {tuple(value.shape)}"
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            wrong = int((~value.isfinite()).sum())
+            return f"sample must return finite numbers; {wrong} of the {value.numel()} of {name!r} are nan or infinite"
     return ""
 
 

@@ -14,7 +14,7 @@ from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.context import sizes_of
 from nqf_registry.verify.examples import parse_example
 from nqf_registry.verify.replay import replay
-from nqf_registry.verify.report import FAIL, Check, plain
+from nqf_registry.verify.report import FAIL, STATUSES, Check, plain
 
 LARGEST = 64 * 2**20  # bytes of a report file; a report takes some 10 KiB a layer
 
@@ -67,7 +67,10 @@ def read_reports(path: str | os.PathLike[str]) -> dict[str, list[tuple[Mapping[s
         reports.setdefault(_field(report, "layer", str, where), []).append((sizes, lines))
         for number, check in enumerate(checks):
             at = f"{where}, check {number}"
-            if _field(check, "status", str, at) != FAIL:
+            status = _field(check, "status", str, at)
+            if status not in STATUSES:
+                raise InvalidInput(f"{at}: there is no status {status[:40]!r}; give a file that nqf verify … --json wrote.")
+            if status != FAIL:
                 continue
             found = _field(check, "counterexample", dict, at)
             line = _field(found, "example", str, f"{at}, counterexample")
@@ -88,6 +91,7 @@ def _few(names: Iterable[str], between: str = ", ") -> str:
     """Names of a file, which may be many and long."""
     names = list(names)
     shown = [name if len(name) <= 60 else f"{name[:57]}…" for name in names[:6]]
+    shown = ["".join(c if c.isprintable() else "?" for c in name) for name in shown]
     return between.join([*shown, *["…"] * (len(names) > 6)]) or "none"
 
 

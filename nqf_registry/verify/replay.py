@@ -9,6 +9,7 @@ from nqf_registry.layer import Layer
 from nqf_registry.verify.checks import CHECKS, LEAST
 from nqf_registry.verify.context import Context
 from nqf_registry.verify.examples import parse_example
+from nqf_registry.verify.first_call import LARGEST, too_many
 from nqf_registry.verify.guard import guarded
 from nqf_registry.verify.profiles import find_profile
 from nqf_registry.verify.report import Check
@@ -63,6 +64,9 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
         raise InvalidInput(f"replay expects an nqf.Layer, got {type(layer).__name__}{hint}.")
     with guarded(layer):
         cause, over = called(layer)
+    wide = layer.resized(draw.width)
+    if not cause and not over and wide.n_params * wide.width > LARGEST:
+        over = too_many(wide)
     if over:
         return dataclasses.replace(not_begun(layer, name, over), promised=promises(layer, name))
     with guarded(layer):

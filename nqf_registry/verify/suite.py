@@ -140,7 +140,8 @@ def run_check(context: Context, name: str, cause: str) -> Check:
     """
     key = context.layer.key
     if cause and name in ALWAYS:  # a layer that raises has no finite value
-        if name == "finiteness" and not about_precision(cause):
+        of_f = not cause.startswith(("sample ", "variants "))  # f itself was not reached
+        if name == "finiteness" and of_f and not about_precision(cause):
             return context.unevaluated(name, cause)
         return Check(name, UNDECIDED, message=f"{key}: {name}: {cause}", why="cannot be evaluated", cause=cause)
     if name not in ALWAYS and context.facts.deterministic is not True:

@@ -13,6 +13,7 @@ import nqf_registry
 from nqf_registry import cache
 from nqf_registry.layer import Layer
 from nqf_registry.verify.checks import CHECKS
+from nqf_registry.verify.classification import CLASSIFICATIONS
 from nqf_registry.verify.context import sizes_of
 from nqf_registry.verify.report import STATUSES, Check, Report
 from nqf_registry.verify.source import library_hash, source_hash
@@ -35,7 +36,7 @@ def verdict(layer: Layer) -> Report:
     if not source:
         return verify(layer)
     name = f"verdicts/{layer.key or 'layer'}-{fingerprint(layer, source)}.json"
-    found = _read(name)
+    found = _read(name, layer.key)
     if found is not None:
         return dataclasses.replace(found, cached=True)
     report = verify(layer)
@@ -51,11 +52,11 @@ def fingerprint(layer: Layer, source: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _read(name: str) -> Report | None:
+def _read(name: str, key: str) -> Report | None:
     data: Any = cache.read_json(name)
     try:
         report = Report.from_dict(data)
-        return report if _sound(report) else None
+        return report if _sound(report) and report.layer == key else None
     except (TypeError, KeyError, AttributeError, ValueError):  # nothing there, or written by another version
         return None
 
@@ -76,6 +77,8 @@ def _sound(report: Report) -> bool:
         and all(isinstance(version, str) for version in report.versions.values())
         and [check.name for check in report.checks] == list(CHECKS)
         and all(map(_sound_check, report.checks))
+        and report.classification in CLASSIFICATIONS
+        and report.passed == (not any(check.broken for check in report.checks))
     )
 
 
@@ -83,7 +86,8 @@ def _sound_check(check: Check) -> bool:
     return (
         check.status in STATUSES
         and all(value is None or _number(value) for value in (check.residual, check.tolerance))
-        and _number(check.examples)
+        and isinstance(check.examples, int)
+        and check.examples >= 0
         and all(isinstance(text, str) for text in (check.message, check.bound, check.why, check.cause))
         and (check.counterexample is None or isinstance(check.counterexample, Mapping))
         and isinstance(check.details, Mapping)

@@ -16,7 +16,8 @@ def told(layer):
     text = str(report)
     assert not report.passed and report.cause and len(report.checks) == 9
     assert " ".join(text.split()).count(report.cause) == 1 and "checks were not tried" in text
-    if "float64" not in text.splitlines()[0]:  # where it computes it may have a value
+    # in a coarser arithmetic it may have a value, and of inputs that are none f is not asked
+    if "float64" not in text.splitlines()[0] and not report.cause.startswith(("sample ", "variants ")):
         assert "replay:" in text and report["finiteness"].expected and report["finiteness"].measured == report.cause
     assert report.cause in report.line() and report.cause in report["determinism"].message
     return report.cause
