@@ -27,13 +27,15 @@ from nqf_registry.verify.setting import Setting
 
 SAMPLES = 4  # as most checks take
 LONG = 10.0  # seconds from which on the command line says beforehand what it will take
-SLOW = 0.5  # seconds of a call from which on it is timed once, and at fewer points
+SLOW = 0.5  # seconds of a call from which on it is timed at fewer points
+PATIENCE = 5.0  # seconds after which a call is not timed again
 
 # Counted over the seventeen at profiles dev, ci and deep: for each width always measured, and for each example drawn.
 CALLS = (22, 21)
 POINTS = (2600, 1900)
 FIXED = 0.45  # a layer of one width skips the checks that need two
 OVERHEAD = 1.4e-3  # seconds a call that the checks take themselves
+UNCERTAIN = 3  # the factor that the estimate may be off by
 SHARE = 0.6  # inputs that are expanded, for each example of a check
 PASSES = 3  # calls that a row of the dense second derivatives takes, by two modes of autodiff
 
@@ -117,13 +119,13 @@ def too_long(found: Estimate | None, seconds: float) -> str:
 
 
 def budget_of(profile: Profile, seconds: float | None) -> float:
-    """The seconds that a verification may take, those of its profile where none are given.
+    """The seconds that a verification may take; where none are given, so many that the estimate leaves no doubt.
 
     Raises:
         InvalidInput: they are no positive number.
     """
     if seconds is None:
-        return profile.seconds * len(CHECKS)
+        return UNCERTAIN * profile.seconds * len(CHECKS)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise InvalidInput(f"seconds is how long a verification may take, a positive number; got {seconds!r}.")
     return float(seconds)
@@ -148,7 +150,7 @@ def _seconds(call: Callable[[], Any]) -> float:
     calls is reported by what they gave.
     """
     times: list[float] = []
-    while len(times) < 3 and sum(times) < SLOW:
+    while len(times) < 3 and sum(times) < PATIENCE:
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)
