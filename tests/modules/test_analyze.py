@@ -18,14 +18,14 @@ def run(*words):
 
 def test_attention_is_what_the_paper_says():
     torch.manual_seed(0)
-    tokens = (torch.randn(3, 5, 8),) * 3
-    seen = nqf.analyze(nn.MultiheadAttention(8, 2, batch_first=True), tokens)
+    tokens = (torch.randn(3, 3, 4),) * 3
+    seen = nqf.analyze(nn.MultiheadAttention(4, 2, batch_first=True), tokens)
     heads = seen.groups[0]
     assert seen.classification == "nqf" and heads.neurons.width == 2
     assert heads.structure["couplings"] == ["in_proj_weight-out_proj.weight", "in_proj_bias-out_proj.weight"]
-    assert heads.structure["inert_parameters"] == 2 * (4 * 8 + 4)  # queries and keys, with their biases
-    assert heads.structure["kronecker"]["size"] == 4
-    assert "inert at quadratic order: 72 parameters in all" in str(seen) and json.dumps(seen.to_dict())
+    assert heads.structure["inert_parameters"] == 2 * (2 * 4 + 2)  # queries and keys, with their biases
+    assert heads.structure["kronecker"]["size"] == 2
+    assert "inert at quadratic order: 20 parameters in all" in str(seen) and json.dumps(seen.to_dict())
 
 
 def test_no_neurons_and_what_cannot_be_followed():
@@ -43,8 +43,8 @@ def test_no_neurons_and_what_cannot_be_followed():
 
 
 def test_from_the_shell():
-    words = ["torch.nn:MultiheadAttention", "--args", "8", "--args", "2", "--args", "batch_first=True"]
-    shown = run(*words, "--input", "3,5,8", "--input", "=0", "--input", "=0")
+    words = ["torch.nn:MultiheadAttention", "--args", "4", "--args", "2", "--args", "batch_first=True"]
+    shown = run(*words, "--input", "3,3,4", "--input", "=0", "--input", "=0")
     assert shown.exit_code == 0 and "MultiheadAttention: nqf" in shown.output and "2 units" in shown.output
     data = json.loads(
         run("torch.nn:GRUCell", "--args", "3", "--args", "4", "--input", "5,3", "--input", "5,4", "--json").output
