@@ -22,11 +22,12 @@ import nqf_registry as nqf
 
 PAGE = """# Speed
 
-How much quicker a whole `nqf.train` call is than a plain eager PyTorch loop of the same layer and data, both in one process, in float32
-on the CPU. The call is timed with its set-up and its records, without the verification of the layer's first use. A ratio is that of
-the seconds a step, the plain loop's over the call's: the median of interleaved rounds after a warm-up. S, M and L are two-layer
-perceptrons of 64, 1,000 and 1,000 hidden units on 600, 600 and 2,000 samples. *Wanted* is what the library sets itself; a figure below
-it is a target that this measurement missed. `python benchmarks/training/speed.py FOLDER --write` writes this page.
+How much quicker a whole `nqf.train` call is than a plain eager PyTorch loop of the same layer and data, both in one
+process, in float32 on the CPU. The call is timed with its set-up and its records, without the verification of the
+layer's first use. A ratio is that of the seconds a step, the plain loop's over the call's: the median of interleaved
+rounds after a warm-up. S, M and L are two-layer perceptrons of 64, 1,000 and 1,000 hidden units on 600, 600 and 2,000
+samples. *Wanted* is what the library sets itself; a figure below it is a target that this measurement missed. `python
+benchmarks/training/speed.py FOLDER --write` writes this page.
 """
 DOCS = Path(__file__).parents[2] / "docs"
 
