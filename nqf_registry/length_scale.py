@@ -21,7 +21,7 @@ OUTPUTS = 16
 JITTER = 2.0**-20  # above the resolution of float32, so that a layer that computes in it is seen to
 ABOVE_ROUNDING = 64.0
 JUMP = 2.0**30
-LATE = 5  # octaves: near rounding slopes are not yet those of a power law
+LATE = 7  # octaves: near rounding slopes are not yet those of a power law
 BUDGET = 2**22  # numbers in one batch of weights: 32 MiB
 
 
