@@ -321,6 +321,11 @@ def mapped(layer: Layer, function: Callable[..., Tensor], parts: list[Tensor], a
     return torch.stack([function(*columns) for columns in zip(*(p.unbind(axis) for p in parts), strict=True)])
 
 
+def class_hint(thing: object) -> str:
+    """What to say of a class that stands where a layer was expected; "" of anything else."""
+    return "; pass an instance, not the class" if isinstance(thing, type) else ""
+
+
 def declares(layer: Layer, name: str) -> bool:
     """Whether a layer writes an optional method itself: structure, linear, cross, offset, linearise, pullback, unit, …"""
     own = getattr(type(layer), name, None)

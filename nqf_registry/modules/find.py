@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nqf_registry.errors import named
-from nqf_registry.modules.axes import Axes, Dim
+from nqf_registry.modules.axes import Dim
 from nqf_registry.modules.call import ModuleCall, Output, module_call
 from nqf_registry.modules.partition import Partition, declared, orders, permuted
 from nqf_registry.modules.tracing import Traced, follow
@@ -154,7 +154,7 @@ def _patterns(traced: Traced, neuron: int) -> tuple[dict[str, str], dict[str, in
             written = []
             for place, factor in enumerate(factors or ((name, axis),)):
                 if factor == neuron and not used:
-                    used, inside = True, max(inside, sum(not _reason(traced.axes, f) for f in factors[:place]))
+                    used, inside = True, max(inside, sum(not traced.axes.reason(f) for f in factors[:place]))
                     written.append("d")
                     continue
                 letter = _letter(names, (name, axis, place) if factor == neuron else factor, letters)
@@ -170,10 +170,6 @@ def _letter(names: dict[Any, str], factor: Any, letters: Any) -> str:
     if factor not in names:
         names[factor] = next(letters)
     return names[factor]
-
-
-def _reason(axes: Axes, factor: int) -> str:
-    return axes.reason(factor)
 
 
 def _fixed(traced: Traced) -> dict[str, str]:

@@ -101,7 +101,7 @@ def _part(call: Call, dim: Dim, size: int, start: int, length: int) -> Dim:
 
 
 def joined(call: Call) -> Dims:
-    """``cat``: parts of equal length are an outer factor that is fixed, and an inner one that they share."""
+    """``cat``: the axis along which parts are joined is fixed, in them and in the result; the others run together."""
     parts = [tensor for tensor in call.args[0] if tensor.numel()]
     dims = [call.dims(tensor) for tensor in parts]
     axis = call.at(1, call.kwargs.get("dim", 0)) % len(dims[0])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 import torch
 from einops import EinopsError, rearrange
@@ -127,11 +126,6 @@ def permuted(partition: Partition, parameters: Mapping[str, Tensor], order: Tens
     for name in partition.patterns:
         found[name] = partition.parameter(name, partition.block(name, parameters[name]).index_select(-1, order))
     return found
-
-
-def count(partition: Partition) -> int:
-    """p, the number of parameters of one neuron."""
-    return sum(prod(shape) for shape in partition.shapes.values())
 
 
 def orders(width: int, most: int = 24, seed: int = 0) -> list[Tensor]:

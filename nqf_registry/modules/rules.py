@@ -46,7 +46,7 @@ _ELEMENTWISE = (
     "logit", "lt", "masked_fill", "maximum", "minimum", "mish", "mul", "ne", "neg", "pow", "prelu", "reciprocal", "relu",
     "relu6", "remainder", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign", "silu", "sin", "sinc", "sinh",
     "softplus", "softsign", "sqrt", "square", "sub", "tan", "tanh", "threshold", "trunc", "where", "xlogy", "_prelu_kernel",
-    "_to_copy", "scalar_tensor",
+    "_to_copy",
 )
 _SAME = (
     "_softmax", "_log_softmax", "softmax", "log_softmax", "clone", "contiguous", "alias", "detach", "to", "lift_fresh",

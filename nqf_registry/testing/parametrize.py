@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Layer
+from nqf_registry.layer import Layer, class_hint
 from nqf_registry.testing.checks import checks_of
 from nqf_registry.testing.expected import Expected, KnownFailure, read_expected
 from nqf_registry.verify.profiles import find_profile
@@ -49,8 +49,7 @@ def parametrize_with_checks(
         raise InvalidInput("parametrize_with_checks needs at least one layer; with none, nothing would be tested.")
     for layer in layers:
         if not isinstance(layer, Layer):
-            hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
-            raise InvalidInput(f"parametrize_with_checks expects instances of nqf.Layer, got {layer!r}{hint}.")
+            raise InvalidInput(f"parametrize_with_checks expects instances of nqf.Layer, got {layer!r}{class_hint(layer)}.")
     keys = [layer.key for layer in layers]
     expected = read_expected(expected_failures, keys)
     counts = Counter(keys)

@@ -28,7 +28,6 @@ from nqf_registry.verify.profiles import Profile
 from nqf_registry.verify.report import FAIL, OBSERVED, PASS, UNDECIDED, Check
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.strategies import Draw, draws, gaussian_weights, simpler
-from nqf_registry.verify.tolerances import PRECISION
 
 
 @dataclass
@@ -98,11 +97,7 @@ class Context:
     def exact_setting(self, draw: Draw) -> Setting:
         """The same, refusing a layer whose own arithmetic is coarser than float64's."""
         setting = self.setting(draw)
-        if setting.offset.isfinite().all() and setting.precision > PRECISION:
-            raise Undecided(
-                f"the layer computes with a relative rounding error of {setting.precision:.0e}, float64 has 1e-16; look "
-                "for a cast to float32 inside forward."
-            )
+        setting.check_exact()
         return setting
 
     def measured(self, draw: Draw) -> Measured:

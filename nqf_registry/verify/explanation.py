@@ -39,6 +39,11 @@ def about_precision(told: str) -> bool:
     return told.endswith(PRECISION)
 
 
+def about_inputs(told: str) -> bool:
+    """Whether what kept a layer from being evaluated lies in what it draws or lists, so that f itself was not reached."""
+    return told.startswith(("sample ", "variants "))
+
+
 def _own_frames(error: BaseException, layer: Layer) -> list[tuple[FrameType, int]]:
     """The frames in the files that define the layer's class and its bases, outermost first."""
     modules = {cls.__module__ for cls in type(layer).__mro__ if issubclass(cls, Layer) and cls is not Layer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Layer
+from nqf_registry.layer import Layer, class_hint
 from nqf_registry.verify.checks import CHECKS, LEAST
 from nqf_registry.verify.context import Context
 from nqf_registry.verify.examples import parse_example
@@ -60,8 +60,7 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
     name, draw, seed = parse_example(example, CHECKS)
     effort = find_profile(profile)
     if not isinstance(layer, Layer):
-        hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
-        raise InvalidInput(f"replay expects an nqf.Layer, got {type(layer).__name__}{hint}.")
+        raise InvalidInput(f"replay expects an nqf.Layer, got {type(layer).__name__}{class_hint(layer)}.")
     with guarded(layer):
         cause, over = called(layer)
     wide = layer.resized(draw.width)

@@ -15,7 +15,7 @@ from torch import Tensor
 from nqf_registry import length_scale
 from nqf_registry.arguments import check_samples
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Inputs, Layer, cast, check_layer_inputs
+from nqf_registry.layer import Inputs, Layer, cast, check_layer_inputs, class_hint
 from nqf_registry.verify.tolerances import EQUAL, PRECISION
 
 
@@ -49,8 +49,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, Layer):
-            hint = "; pass an instance, not the class" if isinstance(self.layer, type) else ""
-            raise InvalidInput(f"a setting takes an nqf.Layer, got {type(self.layer).__name__}{hint}.")
+            raise InvalidInput(f"a setting takes an nqf.Layer, got {type(self.layer).__name__}{class_hint(self.layer)}.")
         check_samples("a setting", check_layer_inputs(self.layer, self.x))
         object.__setattr__(self, "x", cast(self.x, torch.float64))
 

@@ -9,13 +9,13 @@ import torch
 
 import nqf_registry
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Layer, declares, is_looped
+from nqf_registry.layer import Layer, class_hint, declares, is_looped
 from nqf_registry.verify.budget import budget_of, timed, too_long
 from nqf_registry.verify.checks import CHECKS
 from nqf_registry.verify.checks.structure_matrix import PARTS
 from nqf_registry.verify.classification import classify, why_undecided
 from nqf_registry.verify.context import Context, sizes_of
-from nqf_registry.verify.explanation import about_precision, explain
+from nqf_registry.verify.explanation import about_inputs, about_precision, explain
 from nqf_registry.verify.first_call import TooLarge, first_call
 from nqf_registry.verify.guard import contained, guarded
 from nqf_registry.verify.profiles import find_profile
@@ -55,15 +55,14 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | N
     if seconds is not None:
         effort = dataclasses.replace(effort, seconds=budget)
     if not isinstance(layer, Layer):
-        hint = "; pass an instance, not the class" if isinstance(layer, type) else ""
-        raise InvalidInput(f"verify expects an nqf.Layer, got {type(layer).__name__}{hint}.")
+        raise InvalidInput(f"verify expects an nqf.Layer, got {type(layer).__name__}{class_hint(layer)}.")
     begin = time.perf_counter()
     with guarded(layer):  # by itself: a layer that seeds torch's generator would be seen as changing nothing the second time
         cause, over = called(layer)
     with guarded(layer):
-        over = over if cause or over else too_long(timed(Context(layer, effort, seed)), budget)
-    with guarded(layer):
         context = Context(layer, effort, seed)
+        over = over if cause or over else too_long(timed(context), budget)
+    with guarded(layer):
         checks = [
             dataclasses.replace(
                 not_begun(layer, name, over) if over else run_check(context, name, cause), promised=promises(layer, name)
@@ -140,8 +139,7 @@ def run_check(context: Context, name: str, cause: str) -> Check:
     """
     key = context.layer.key
     if cause and name in ALWAYS:  # a layer that raises has no finite value
-        of_f = not cause.startswith(("sample ", "variants "))  # f itself was not reached
-        if name == "finiteness" and of_f and not about_precision(cause):
+        if name == "finiteness" and not about_inputs(cause) and not about_precision(cause):
             return context.unevaluated(name, cause)
         return Check(name, UNDECIDED, message=f"{key}: {name}: {cause}", why="cannot be evaluated", cause=cause)
     if name not in ALWAYS and context.facts.deterministic is not True:

@@ -45,6 +45,11 @@ def test_a_sample_that_leaves_its_leading_order_early_does_not_put_autodiff_in_t
     assert report.passed and report.classification == "nqf", str(report)
 
 
+def test_a_large_offset_that_hides_the_smallest_changes_does_not_hide_the_law(study):
+    result = study.measure("query-key-attention", 17, "dev")
+    assert not result.alarm, str(result.report)
+
+
 def test_each_entry_is_drawn_with_each_of_its_fields(study):
     registry = nqf.default_registry()
     assert sorted(study.FIELDS) == registry.keys()
