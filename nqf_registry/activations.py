@@ -27,6 +27,8 @@ class Activation:
         odd: φ(−z) = −φ(z).
         smooth: three times continuously differentiable near 0; a kink elsewhere does no harm there.
         pull: c φ'(z) as one function of c, z and φ(z), where torch has it or it is short; left out, it is taken by autograd.
+        in_place: φ and c φ'(z) written over z and over c, for a φ whose slope follows from its value: functions of z, and of c
+            and φ(z).
     """
 
     name: str
@@ -37,13 +39,18 @@ class Activation:
     odd: bool = False
     smooth: bool = True
     pull: Callable[[Tensor, Tensor, Tensor], Tensor] | None = field(default=None, compare=False)
+    in_place: tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]] | None = field(default=None, compare=False)
 
     def __call__(self, z: Tensor) -> Tensor:
         """φ(z), element-wise."""
         return self.function(z)
 
-    def linearise(self, z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def linearise(self, z: Tensor, overwrite: bool = False) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """φ(z), and the function that turns a cotangent c of it into c φ'(z); both element-wise.
+
+        Args:
+            z: where.
+            overwrite: whether the memory of z, and that of c, may be taken for the results: new memory costs more than φ.
 
         Example:
             >>> import torch
@@ -52,13 +59,17 @@ class Activation:
             tensor([3.])
         """
         pull = self.pull
+        if overwrite and self.in_place is not None and not (z.requires_grad and torch.is_grad_enabled()):
+            there, back = self.in_place
+            value = there(z)
+            return value, lambda cotangent: back(cotangent, value)
         if pull is not None:
             value = self.function(z)
             return value, lambda cotangent: pull(cotangent, z, value)
         with torch.enable_grad():
             leaf = z.detach().requires_grad_()
             out = self.function(leaf)
-        return out.detach(), lambda cotangent: torch.autograd.grad(out, leaf, cotangent)[0]
+        return out.detach(), lambda cotangent: torch.autograd.grad(out, leaf, cotangent, retain_graph=True)[0]
 
 
 def _gelu_tanh(z: Tensor) -> Tensor:
@@ -81,6 +92,14 @@ def _tanh_pull(cotangent: Tensor, z: Tensor, value: Tensor) -> Tensor:
     return torch.ops.aten.tanh_backward(cotangent, value)
 
 
+def _tanh_back(cotangent: Tensor, value: Tensor) -> Tensor:
+    return torch.ops.aten.tanh_backward.grad_input(cotangent, value, grad_input=cotangent)
+
+
+def _sigmoid_back(cotangent: Tensor, value: Tensor) -> Tensor:
+    return torch.ops.aten.sigmoid_backward.grad_input(cotangent, value, grad_input=cotangent)
+
+
 def _sigmoid_pull(cotangent: Tensor, z: Tensor, value: Tensor) -> Tensor:
     return torch.ops.aten.sigmoid_backward(cotangent, value)
 
@@ -89,7 +108,7 @@ _KNOWN = {
     phi.name: phi
     for phi in (
         Activation("identity", _identity, odd=True, pull=lambda cotangent, z, value: cotangent),
-        Activation("tanh", torch.tanh, odd=True, pull=_tanh_pull),
+        Activation("tanh", torch.tanh, odd=True, pull=_tanh_pull, in_place=(torch.tanh_, _tanh_back)),
         Activation(
             "erf", torch.erf, slope=2 / sqrt(pi), odd=True, pull=lambda c, z, value: c * torch.exp(-z * z) * (2 / sqrt(pi))
         ),
@@ -99,7 +118,9 @@ _KNOWN = {
         Activation("gelu-tanh", _gelu_tanh, slope=0.5, curvature=sqrt(2 / pi)),
         Activation("silu", _silu, slope=0.5, curvature=0.5),
         Activation("mish", _mish, slope=0.6, curvature=0.64),  # tanh(ln 2) = 3/5 and 1 − (3/5)²
-        Activation("sigmoid", torch.sigmoid, value=0.5, slope=0.25, pull=_sigmoid_pull),
+        Activation(
+            "sigmoid", torch.sigmoid, value=0.5, slope=0.25, pull=_sigmoid_pull, in_place=(torch.sigmoid_, _sigmoid_back)
+        ),
         Activation("softplus", F.softplus, value=log(2), slope=0.5, curvature=0.25),
         Activation("hardtanh", F.hardtanh, odd=True),
         # Kinks at zero: known so that one can see what a quadratic form makes of them.

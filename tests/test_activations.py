@@ -58,6 +58,29 @@ def test_smooth_means_that_both_sides_agree_to_third_order(name):
     assert bool((jump < 0.1).all()) == phi.smooth
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_linearise_is_what_autograd_says_whatever_memory_it_takes(name, overwrite):
+    phi, z = nqf.activation(name), torch.linspace(-3.05, 3, 40, dtype=torch.float64)
+    cotangent = torch.randn(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    leaf = z.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(phi(leaf), leaf, cotangent)
+    given = z.clone()
+    value, back = phi.linearise(given, overwrite=overwrite)
+    torch.testing.assert_close(value, phi(z), atol=1e-15, rtol=1e-14)
+    for _ in range(2):  # a cotangent may be lost, the value may not
+        torch.testing.assert_close(back(cotangent.clone()), expected, atol=1e-14, rtol=1e-14)
+    assert overwrite or torch.equal(given, z)
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid"])
+def test_what_autograd_follows_is_not_overwritten(name):
+    z = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    value, _ = nqf.activation(name).linearise(1.0 * z, overwrite=True)
+    (slope,) = torch.autograd.grad(value.sum(), z)
+    torch.testing.assert_close(slope, torch.func.vmap(torch.func.grad(nqf.activation(name).function))(torch.ones_like(z)))
+
+
 @pytest.mark.parametrize("name", ["Tanh", "tahn", "", None, 3])
 def test_an_unknown_name_gets_the_list(name):
     with pytest.raises(nqf.InvalidInput, match="expected an activation by name, one of arctan, elu"):

@@ -76,12 +76,12 @@ class TwoLayerMLP(nqf.Layer):
 
     def linearise(self, W, x):
         """Both in one pass: f(W), and the function that pulls its cotangent c back, U by xᵀ (φ'(h) ∘ c v), V by cᵀ φ(h)."""
-        hidden, back = nqf.activation(self.activation).linearise(x["x"] @ W["u"])  # (n, d)
+        hidden, back = nqf.activation(self.activation).linearise(x["x"] @ W["u"], overwrite=True)  # (n, d)
 
         def pullback(cotangent):
             return {"u": x["x"].mT @ back(cotangent @ W["v"]), "v": cotangent.mT @ hidden}
 
-        return hidden @ W["v"].mT, pullback
+        return (W["v"] @ hidden.mT).mT, pullback  # in this order the product is quicker, having fewer rows
 
     def structure(self, x):
         """½ φ'(0) off(x) for each output."""
