@@ -98,8 +98,8 @@ def replicas(plain, rounds):
     layer, data = opponents.mlp(plain.SIZES["S"])
     for model, steps, wanted in (
         (nqf.OrderParameters(layer), 2000, 100),
-        (nqf.Original(layer), 100, None),
-        (nqf.Original(layer, replicas=1), 100, 2),
+        (nqf.Original(layer), 100, 2),
+        (nqf.Original(layer, replicas=1), 100, None),
     ):
         name = f"{model.name}, 256 replicas" + (", one a piece" if getattr(model, "replicas", None) == 1 else "")
         mine = run(model, data, steps, replicas=256, records=3)
