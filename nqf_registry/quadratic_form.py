@@ -81,12 +81,7 @@ class QuadraticForm:
         """
         W = given_weights(self.layer, W)[0]
         if self.structure is None:
-            leaves = {name: block.detach().requires_grad_() for name, block in W.items()}
-            with torch.enable_grad():
-                out = self._derived(leaves)
-            check_cotangent(self.layer.key, cotangent, out.shape)
-            grads = torch.autograd.grad(out, list(leaves.values()), cotangent.to(out.dtype), allow_unused=True)
-            return {name: torch.zeros_like(W[name]) if g is None else g for name, g in zip(leaves, grads, strict=True)}
+            return self._derived_pullback(W, cotangent)
         total = self.structure.pullback(W, cotangent)  # which looks at the cotangent's shape
         cotangent = cotangent.to(next(iter(W.values())).dtype)
         if self.linear or self.cross is not None:
@@ -98,6 +93,33 @@ class QuadraticForm:
                 for name in total:
                     total[name] += together[name] - alone[name]
         return total
+
+    def _derived_pullback(self, W: Weights, cotangent: Tensor) -> dict[str, Tensor]:
+        """The gradient of φ = Σ cotangent · f at zero and its Hessian times W, from one forward pass over the gradient."""
+        names, blocks = tuple(W), self.layer.blocks()
+        shapes = {name: (*blocks[name], W[name].shape[-1]) for name in names}
+        replicated = W[names[0]].ndim == len(shapes[names[0]]) + 1
+        zeros = {name: W[name].new_zeros(shapes[name]) for name in names}
+        x = dict(cast(self.x, zeros[names[0]].dtype))
+        with sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+            n_k = tuple(self.layer.forward(zeros, x).shape)
+        replicas = [len(W[names[0]])] if replicated else []
+        check_cotangent(self.layer.key, cotangent, (*replicas, *n_k))
+
+        def one(V: dict[str, Tensor], c: Tensor) -> dict[str, Tensor]:
+            def phi(at: dict[str, Tensor]) -> Tensor:
+                out = self.layer.forward(at, x)
+                return (out * c.to(out.dtype)).sum()
+
+            slope, curvature = torch.func.jvp(torch.func.grad(phi), (zeros,), (V,))
+            return {name: (slope[name] + curvature[name]).detach() for name in names}
+
+        # The fused kernels have no second derivative, see _derived.
+        with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
+            if not replicated:
+                return one({name: W[name].detach() for name in names}, cotangent)
+            parts = [one({name: W[name][r].detach() for name in names}, cotangent[r]) for r in range(replicas[0])]
+        return {name: torch.stack([part[name] for part in parts]) for name in names}
 
     def _derived(self, W: Weights) -> Tensor:
         """f(0) + Df(0)[W] + ½ D²f(0)[W, W] by two nested forward passes."""

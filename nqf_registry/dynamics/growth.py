@@ -101,6 +101,7 @@ class GrowthOperator:
         self.shapes = {name: tuple(block.shape if width is None else block.shape[:-1]) for name, block in zeros.items()}
         self.size = sum(int(np.prod(shape)) for shape in self.shapes.values())
         self._form = quadratic_form(subject, self.x) if len(self.y) <= chunk else None  # kept where it is one chunk
+        self._constants: list[dict[str, Tensor]] = []
         self._residuals: list[Tensor | None] = [None] * -(-len(self.y) // chunk)
         self._residuals = [self._residual(form, zeros, y) for form, _, y in self.chunks()]
 
@@ -126,20 +127,33 @@ class GrowthOperator:
         return out
 
     def matvec(self, vector: np.ndarray, size: float = PROBE) -> np.ndarray:
-        """Y v."""
-        w = {name: size * block for name, block in self.blocks(np.asarray(vector, dtype=np.float64).reshape(-1)).items()}
-        if self.neurons is not None:
-            w = {name: torch.stack([block, -block][: self.neurons], -1) for name, block in w.items()}
+        """Y v; ``size`` is that of the weights at which a composition's gradient is read."""
+        blocks = self.blocks(np.asarray(vector, dtype=np.float64).reshape(-1))
+        if self.neurons is None:
+            total = self._difference({name: size * block for name, block in blocks.items()}, size)
+        else:
+            total = self._one_neuron({name: torch.stack([b, -b][: self.neurons], -1) for name, b in blocks.items()})
+        return torch.cat([t.reshape(-1) for t in total.values()]).cpu().numpy()
+
+    def _difference(self, w: dict[str, Tensor], size: float) -> dict[str, Tensor]:
+        """The central difference of the gradient: it drops the constant part, and is exact where the rest is linear."""
         total = {name: torch.zeros_like(block) for name, block in w.items()}
         mirrored = {name: -block for name, block in w.items()}
         for form, residual, _ in self.chunks():
-            # the central difference drops the constant part of the gradient, and is exact where the rest is linear
             for sign, at in ((-1, w), (1, mirrored)):
                 for name, part in form.pullback(at, residual).items():
                     total[name].add_(part, alpha=sign / (2 * size))
-        if self.neurons is not None:
-            total = {name: (t[..., 0] - t[..., 1]) / 2 if self.neurons == 2 else t[..., 0] for name, t in total.items()}
-        return torch.cat([t.reshape(-1) for t in total.values()]).cpu().numpy()
+        return total
+
+    def _one_neuron(self, w: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The gradient of a layer's form less its constant part, which is read once: what is left is linear in w."""
+        total = {name: torch.zeros_like(block) for name, block in w.items()}
+        for i, (form, residual, _) in enumerate(self.chunks()):
+            if i == len(self._constants):
+                self._constants.append(form.pullback({name: torch.zeros_like(block) for name, block in w.items()}, residual))
+            for name, part in form.pullback(w, residual).items():
+                total[name].add_(part - self._constants[i][name], alpha=-1)
+        return {name: (t[..., 0] - t[..., 1]) / 2 if self.neurons == 2 else t[..., 0] for name, t in total.items()}
 
     def quadratic(self, vector: np.ndarray, rate: float) -> bool:
         """Whether a rate is one: whether the gradient along its mode doubles where the weights do.
