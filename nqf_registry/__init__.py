@@ -54,6 +54,8 @@ _EXPORTS = {
     "fixed_normal": "nqf_registry.fixed_weights",
     "from_module": "nqf_registry.modules.adapter",
     "growth_rates": "nqf_registry.dynamics.growth",
+    "GrowthSpectrum": "nqf_registry.dynamics.spectrum",
+    "growth_spectrum": "nqf_registry.dynamics.spectrum",
     "half_saturation": "nqf_registry.dynamics.growth",
     "hookimpl": "nqf_registry.hookspecs",
     "leading_form": "nqf_registry.leading_form",

@@ -11,6 +11,8 @@ from nqf_registry.compose.spec import load_composition as load_composition
 from nqf_registry.dynamics.growth import GrowthRates as GrowthRates
 from nqf_registry.dynamics.growth import growth_rates as growth_rates
 from nqf_registry.dynamics.growth import half_saturation as half_saturation
+from nqf_registry.dynamics.spectrum import GrowthSpectrum as GrowthSpectrum
+from nqf_registry.dynamics.spectrum import growth_spectrum as growth_spectrum
 from nqf_registry.errors import ContestedKey as ContestedKey
 from nqf_registry.errors import Diverged as Diverged
 from nqf_registry.errors import GraphError as GraphError
