@@ -1,0 +1,307 @@
+"""The closed form of a measured A(x): identities, constants and features of the inputs, in place of numbers.
+
+Each pair of coupled blocks is a tensor over samples, output axes and the axes of both blocks. Axes that are equal wherever it
+is not zero share a letter (a Kronecker identity), axes that it does not depend on are dropped, and what is left is held against
+features of the inputs. What is recognised is put together again and must be A(x).
+
+Source: arXiv 2608.13335, Table 3 and appendix A, for the forms to be expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from nqf_registry.couplings import layout
+from nqf_registry.layer import Layer
+from nqf_registry.modules.features import Feature, features
+from nqf_registry.reached import active_ranges
+from nqf_registry.structure import Structure, quadratic
+
+EQUAL = 1e-9  # two numbers that are one, relative to the largest entry
+LETTERS = "abcdefghijklmopqrstuvwxyz"  # n is the sample axis
+CONSTANTS = 64  # a tensor of at most so many numbers may stand in the code
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficient:
+    """One tensor of a coupling.
+
+    Attributes:
+        word: its letters.
+        code: a Python expression of ``x``, the inputs by name, and ``like``, the first of them.
+        value: the tensor.
+        text: as it is printed; empty where it only selects a slice or repeats along an axis.
+    """
+
+    word: str
+    code: str
+    value: Tensor
+    text: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One coupling in closed form, scale · Σ left·coefficients·right.
+
+    Attributes:
+        left, right: names of the blocks, with the slices of packed ones that are coupled.
+        operands: names of the blocks alone.
+        words: letters of the left block and of the right one.
+        output: letters of the output, n first.
+        coefficients: the tensors between the blocks.
+        scale: of the form.
+        residual: of the match, relative.
+    """
+
+    left: str
+    right: str
+    operands: tuple[str, str]
+    words: tuple[str, str]
+    output: str
+    coefficients: tuple[Coefficient, ...]
+    scale: float
+    residual: float
+
+    @property
+    def spec(self) -> str:
+        """The einsum of :func:`nqf_registry.quadratic`."""
+        return ",".join((self.words[0], *(c.word for c in self.coefficients), self.words[1])) + "->" + self.output
+
+    def structure(self) -> Structure:
+        """As a structure on the inputs that it was recognised on."""
+        left, right = self.operands
+        return quadratic(self.spec, left, *(c.value for c in self.coefficients), right, scale=self.scale)
+
+    def __str__(self) -> str:
+        same = self.operands[0] == self.operands[1]
+        factor = self.scale if same else self.scale / 2
+        written = " ".join(c.text for c in self.coefficients if c.text) or "1"
+        size = number_text(abs(factor))
+        lead = "-" if factor < 0 else ""
+        body = written if size == "1" else size if written == "1" else f"{size} {written}"
+        shared = [a for a in self.words[0] if a in self.words[1] and not any(a in c.word for c in self.coefficients)]
+        identity = " ⊗ I" * bool(shared)
+        return f"A[{self.left}, {self.right}] = {lead}{body}{identity}"
+
+    def code(self) -> str:
+        """The call that makes it, of inputs ``x``."""
+        parts = [f'"{self.spec}"', repr(self.operands[0]), *(c.code for c in self.coefficients), repr(self.operands[1])]
+        scale = "" if self.scale == 1.0 else f", scale={self.scale!r}"
+        return f"nqf.quadratic({', '.join(parts)}{scale})"
+
+
+@dataclass(frozen=True, eq=False)
+class Recognised:
+    """A closed form of A(x), as far as there is one.
+
+    Attributes:
+        terms: the couplings with a closed form.
+        rest: the pairs of blocks without one, as text.
+        residual: of all terms together against A(x), relative to its largest entry.
+    """
+
+    terms: tuple[Term, ...]
+    rest: tuple[str, ...]
+    residual: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether the terms are all of A(x)."""
+        return bool(self.terms) and not self.rest and self.residual <= EQUAL
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.terms), *(f"{pair}: no closed form is known here" for pair in self.rest)])
+
+
+def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[int, ...]) -> Recognised:
+    """Looks for a closed form.
+
+    Args:
+        layer: whose A(x) it is.
+        x: inputs, three samples or more.
+        A: (n, k, p, p), measured on them.
+        outputs: shape of the outputs of one sample, k numbers in all.
+
+    Example:
+        >>> import torch, nqf_registry as nqf
+        >>> layer = nqf.default_registry().get("two-layer-mlp", n_in=3, n_out=2)
+        >>> x = layer.sample(4, torch.Generator().manual_seed(0))
+        >>> print(recognise(layer, x, nqf.expand(layer, x).structure, (2,)))
+        A[u, v] = 1/2 x
+    """
+    blocks, slices = layer.blocks(), layout(layer.blocks())
+    size = float(A.abs().max()) if A.numel() else 0.0
+    windows = {shape[-count:] for shape in blocks.values() for count in (1, 2, 3) if len(shape) > count}
+    known = features(x, windows, {s for shape in blocks.values() for s in shape})
+    names, terms, rest = list(blocks), [], []
+    for i, left in enumerate(names):
+        for right in names[i:]:
+            T = A[..., slices[left], slices[right]].reshape(len(A), *outputs, *blocks[left], *blocks[right])
+            if size and float(T.abs().max()) > EQUAL * size:
+                term = _term(T, left, right, len(outputs), len(blocks[left]), known, size)
+                if term is None:
+                    rest.append(f"A[{left}, {right}]")
+                else:
+                    terms.append(term)
+    residual = 0.0
+    if terms:
+        whole = sum((t.structure() for t in terms[1:]), terms[0].structure()).bind(blocks).dense(torch.float64)
+        residual = float((whole - A).abs().max()) / size
+    return Recognised(tuple(terms), tuple(rest), residual)
+
+
+def _term(T: Tensor, left: str, right: str, n_out: int, n_left: int, known: list[Feature], size: float) -> Term | None:
+    """One pair of blocks as a coupling, or None."""
+    letters = list(LETTERS[: T.ndim - 1])  # of the axes behind the samples
+    output, first, second = letters[:n_out], letters[n_out : n_out + n_left], letters[n_out + n_left :]
+    ranges = active_ranges((T.abs() > EQUAL * size).any(0))
+    shown = [_sliced(left, ranges[n_out : n_out + n_left], T.shape[1 + n_out :]),
+             _sliced(right, ranges[n_out + n_left :], T.shape[1 + n_out + n_left :])]  # fmt: skip
+    picks = []
+    for axis, (a, b) in enumerate(ranges):
+        full = T.shape[axis + 1]
+        if (a, b) != (0, full):
+            values = torch.zeros(full, dtype=torch.float64)
+            values[a:b] = 1.0
+            picks.append((letters[axis], values))
+        T = T.narrow(axis + 1, a, b - a)
+    axes = list(letters)
+    same = dict(zip(letters, letters, strict=True))
+    pairs = [(a, b) for group in (first, output) for a in group for b in second] + [(a, b) for a in output for b in first]
+    for a, b in pairs:
+        a, b = same[a], same[b]
+        if a in axes and b in axes and a != b and (merged := _diagonal(T, axes, a, b, size)) is not None:
+            T = merged
+            axes = [c for c in axes if c not in (a, b)] + [a]
+            same = {key: a if value == b else value for key, value in same.items()}
+    for letter in list(axes):
+        axis = axes.index(letter) + 1
+        if T.shape[axis] == 1 or float((T - T.narrow(axis, 0, 1)).abs().max()) <= EQUAL * size:
+            T = T.select(axis, 0)
+            axes.remove(letter)
+    lengths = {letter: _length(letter, same, letters, ranges) for letter in letters}
+    found = _match(T, axes, known, size, {same[p] for p, _ in picks})
+    if found is None:
+        return None
+    coefficients, scale, residual = found
+    like = "next(t for t in x.values())"
+    extra = [
+        Coefficient(same[p], f"torch.tensor({[float(v) for v in values]}, device={like}.device)", values) for p, values in picks
+    ]
+    words = ["".join(same[a] for a in group) for group in (first, second)]
+    out = [same[a] for a in output]
+    if any(len(set(word)) < len(word) for word in (*words, out)):
+        return None  # two axes of one block are equal, which no einsum of blocks says
+    covered = set("".join((*words, *(c.word for c in (*coefficients, *extra)))))
+    ones = [a for a in out if a not in covered]
+    extra += [
+        Coefficient(a, f"torch.ones({lengths[a]}, device={like}.device)", torch.ones(lengths[a], dtype=torch.float64))
+        for a in ones
+    ]
+    scale *= 1.0 if left == right else 2.0
+    return Term(
+        shown[0],
+        shown[1],
+        (left, right),
+        (words[0], words[1]),
+        "n" + "".join(out),
+        (*coefficients, *extra),
+        tidy(scale),
+        residual,
+    )
+
+
+def _diagonal(T: Tensor, axes: list[str], a: str, b: str, size: float) -> Tensor | None:
+    """The tensor on the diagonal of two axes, its axis last, where it is zero off it."""
+    i, j = axes.index(a) + 1, axes.index(b) + 1
+    if T.shape[i] != T.shape[j] or T.shape[i] == 1:
+        return None
+    square = T.movedim((i, j), (-2, -1))
+    diagonal = square.diagonal(dim1=-2, dim2=-1)
+    return diagonal if float((square - torch.diag_embed(diagonal)).abs().max()) <= EQUAL * size else None
+
+
+def _match(
+    T: Tensor, axes: list[str], known: list[Feature], size: float, picked: set[str]
+) -> tuple[tuple[Coefficient, ...], float, float] | None:
+    """A tensor (n, *axes) as scale · feature."""
+    if float((T - T[:1]).abs().max()) <= EQUAL * size:  # it does not depend on the inputs
+        values = T[0]
+        if not axes:
+            one = Coefficient(
+                "n",
+                "next(t for t in x.values()).new_ones(len(next(iter(x.values()))))",
+                torch.ones(len(T), dtype=torch.float64),
+            )
+            return (one,), float(values), 0.0
+        if values.numel() > CONSTANTS or picked & set(axes):
+            return None
+        made = Coefficient(
+            "".join(axes), f"torch.tensor({values.tolist()}, device=next(t for t in x.values()).device)", values, "constant"
+        )
+        one = Coefficient(
+            "n",
+            "torch.ones(len(next(iter(x.values()))), device=next(t for t in x.values()).device)",
+            torch.ones(len(T), dtype=torch.float64),
+        )
+        return (made, one), 1.0, 0.0
+    if picked & set(axes):
+        return None
+    for feature in known:
+        if sorted(feature.value.shape[1:]) != sorted(T.shape[1:]):
+            continue
+        for order in permutations(range(len(axes))):
+            value = feature.value.permute(0, *(i + 1 for i in order))
+            if value.shape != T.shape:
+                continue
+            square = float((value * value).sum())
+            scale = float((value * T).sum()) / square if square else 0.0
+            residual = float((T - scale * value).abs().max()) / size
+            if residual <= EQUAL:
+                word = [""] * len(axes)
+                for place, i in enumerate(order):
+                    word[i] = axes[place]
+                return (Coefficient("n" + "".join(word), feature.code, feature.value, feature.text),), scale, residual
+    return None
+
+
+def _length(letter: str, same: Mapping[str, str], letters: list[str], ranges: tuple[tuple[int, int], ...]) -> int:
+    a, b = ranges[letters.index(letter)]
+    return b - a
+
+
+def _sliced(name: str, ranges: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> str:
+    """The name of a block with the slice of it that is coupled."""
+    index = [
+        ":" if (a, b) == (0, full) else str(a) if b == a + 1 else f"{a}:{b}"
+        for (a, b), full in zip(ranges, shape, strict=False)
+    ]
+    while index and index[-1] == ":":
+        index.pop()
+    return f"{name}[{', '.join(index)}]" if index else name
+
+
+def tidy(value: float) -> float:
+    """A measured factor as the fraction that it is, where it is one of small numbers.
+
+    >>> tidy(0.33333333333333326), tidy(0.7071067811865)
+    (0.3333333333333333, 0.7071067811865)
+    """
+    near = Fraction(value).limit_denominator(1000)
+    return float(near) if abs(float(near) - value) <= 1e-12 * abs(value) else value
+
+
+def number_text(value: float) -> str:
+    """A factor as it is printed.
+
+    >>> number_text(0.5), number_text(1.0), number_text(0.7071067811865)
+    ('1/2', '1', '0.707107')
+    """
+    near = Fraction(value).limit_denominator(1000)
+    return str(near) if abs(float(near) - value) <= 1e-9 * abs(value) else f"{value:.6g}"
