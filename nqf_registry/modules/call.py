@@ -37,6 +37,11 @@ class ModuleCall:
 
     def __call__(self, parameters: Mapping[str, Tensor], x: Mapping[str, Tensor]) -> Tensor:
         """Outputs (n, k); buffers and what is not given are taken in the dtype of the parameters."""
+        out = self.shaped(parameters, x)
+        return out.reshape(len(out), -1)
+
+    def shaped(self, parameters: Mapping[str, Tensor], x: Mapping[str, Tensor]) -> Tensor:
+        """The same, in the shape that the module gives."""
         dtype = next((t.dtype for t in parameters.values()), torch.float32)
         state = {name: _like(t, dtype) for name, t in self.module.named_parameters() if name not in parameters}
         # a buffer is copied: a module may write to it
@@ -52,7 +57,7 @@ class ModuleCall:
                 f"{type(self.module).__name__} must give outputs with the leading sample axis n = {n} of the example, got "
                 f"{what}; output= takes a number, a name or a function that picks or rearranges them."
             )
-        return out.reshape(n, -1)
+        return out
 
     def _chosen(self, given: Any) -> Any:
         if callable(self.output):

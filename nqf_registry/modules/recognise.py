@@ -86,7 +86,7 @@ class Term:
         lead = "-" if factor < 0 else ""
         body = written if size == "1" else size if written == "1" else f"{size} {written}"
         shared = [a for a in self.words[0] if a in self.words[1] and not any(a in c.word for c in self.coefficients)]
-        identity = " ⊗ I" * bool(shared)
+        identity = (" I" if written == "1" else " ⊗ I") * bool(shared)
         return f"A[{self.left}, {self.right}] = {lead}{body}{identity}"
 
     def code(self) -> str:
@@ -144,7 +144,8 @@ def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[i
         for right in names[i:]:
             T = A[..., slices[left], slices[right]].reshape(len(A), *outputs, *blocks[left], *blocks[right])
             if size and float(T.abs().max()) > EQUAL * size:
-                term = _term(T, left, right, len(outputs), len(blocks[left]), known, size)
+                shape = (len(outputs), len(blocks[left]))
+                term = _term(T, left, right, shape, known, size, False) or _term(T, left, right, shape, known, size, True)
                 if term is None:
                     rest.append(f"A[{left}, {right}]")
                 else:
@@ -156,9 +157,23 @@ def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[i
     return Recognised(tuple(terms), tuple(rest), residual)
 
 
-def _term(T: Tensor, left: str, right: str, n_out: int, n_left: int, known: list[Feature], size: float) -> Term | None:
-    """One pair of blocks as a coupling, or None."""
+def _term(
+    T: Tensor, left: str, right: str, axes_of: tuple[int, int], known: list[Feature], size: float, trim: bool
+) -> Term | None:
+    """One pair of blocks as a coupling, or None.
+
+    Args:
+        T: (n, *outputs, *left, *right).
+        left: name of the first block.
+        right: of the second.
+        axes_of: how many axes the outputs and the left block have.
+        known: features to try.
+        size: the largest entry of A.
+        trim: whether slices that are zero at these inputs are left out, as those of packed weights are.
+    """
+    n_out, n_left = axes_of
     letters = list(LETTERS[: T.ndim - 1])  # of the axes behind the samples
+    full_shape = T.shape[1:]
     output, first, second = letters[:n_out], letters[n_out : n_out + n_left], letters[n_out + n_left :]
     ranges = active_ranges((T.abs() > EQUAL * size).any(0))
     shown = [_sliced(left, ranges[n_out : n_out + n_left], T.shape[1 + n_out :]),
@@ -166,11 +181,11 @@ def _term(T: Tensor, left: str, right: str, n_out: int, n_left: int, known: list
     picks = []
     for axis, (a, b) in enumerate(ranges):
         full = T.shape[axis + 1]
-        if (a, b) != (0, full):
+        if trim and (a, b) != (0, full):
             values = torch.zeros(full, dtype=torch.float64)
             values[a:b] = 1.0
             picks.append((letters[axis], values))
-        T = T.narrow(axis + 1, a, b - a)
+            T = T.narrow(axis + 1, a, b - a)
     axes = list(letters)
     same = dict(zip(letters, letters, strict=True))
     pairs = [(a, b) for group in (first, output) for a in group for b in second] + [(a, b) for a in output for b in first]
@@ -185,25 +200,19 @@ def _term(T: Tensor, left: str, right: str, n_out: int, n_left: int, known: list
         if T.shape[axis] == 1 or float((T - T.narrow(axis, 0, 1)).abs().max()) <= EQUAL * size:
             T = T.select(axis, 0)
             axes.remove(letter)
-    lengths = {letter: _length(letter, same, letters, ranges) for letter in letters}
+    lengths = dict(zip(letters, full_shape, strict=True))
     found = _match(T, axes, known, size, {same[p] for p, _ in picks})
     if found is None:
         return None
     coefficients, scale, residual = found
-    like = "next(t for t in x.values())"
-    extra = [
-        Coefficient(same[p], f"torch.tensor({[float(v) for v in values]}, device={like}.device)", values) for p, values in picks
-    ]
+    extra = [_constant(same[p], values) for p, values in picks]
     words = ["".join(same[a] for a in group) for group in (first, second)]
     out = [same[a] for a in output]
     if any(len(set(word)) < len(word) for word in (*words, out)):
         return None  # two axes of one block are equal, which no einsum of blocks says
     covered = set("".join((*words, *(c.word for c in (*coefficients, *extra)))))
     ones = [a for a in out if a not in covered]
-    extra += [
-        Coefficient(a, f"torch.ones({lengths[a]}, device={like}.device)", torch.ones(lengths[a], dtype=torch.float64))
-        for a in ones
-    ]
+    extra += [_ones(a, f"{lengths[a]}", lengths[a]) for a in ones]
     scale *= 1.0 if left == right else 2.0
     return Term(
         shown[0],
@@ -234,23 +243,11 @@ def _match(
     if float((T - T[:1]).abs().max()) <= EQUAL * size:  # it does not depend on the inputs
         values = T[0]
         if not axes:
-            one = Coefficient(
-                "n",
-                "next(t for t in x.values()).new_ones(len(next(iter(x.values()))))",
-                torch.ones(len(T), dtype=torch.float64),
-            )
-            return (one,), float(values), 0.0
+            return (_ones("n", "len(like)", len(T)),), float(values), 0.0
         if values.numel() > CONSTANTS or picked & set(axes):
             return None
-        made = Coefficient(
-            "".join(axes), f"torch.tensor({values.tolist()}, device=next(t for t in x.values()).device)", values, "constant"
-        )
-        one = Coefficient(
-            "n",
-            "torch.ones(len(next(iter(x.values()))), device=next(t for t in x.values()).device)",
-            torch.ones(len(T), dtype=torch.float64),
-        )
-        return (made, one), 1.0, 0.0
+        made = _constant("".join(axes), values, "constant")
+        return (made, _ones("n", "len(like)", len(T))), 1.0, 0.0
     if picked & set(axes):
         return None
     for feature in known:
@@ -271,9 +268,15 @@ def _match(
     return None
 
 
-def _length(letter: str, same: Mapping[str, str], letters: list[str], ranges: tuple[tuple[int, int], ...]) -> int:
-    a, b = ranges[letters.index(letter)]
-    return b - a
+def _constant(word: str, values: Tensor, text: str = "") -> Coefficient:
+    """A tensor whose numbers stand in the code."""
+    return Coefficient(word, f"torch.tensor({values.tolist()}, dtype=torch.float64, device=like.device)", values, text)
+
+
+def _ones(letter: str, length: str, size: int) -> Coefficient:
+    """Ones along one axis: the form does not depend on it."""
+    code = f"torch.ones({length}, dtype=torch.float64, device=like.device)"
+    return Coefficient(letter, code, torch.ones(size, dtype=torch.float64))
 
 
 def _sliced(name: str, ranges: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> str:

@@ -50,8 +50,8 @@ class Picture:
         return len(self.values) < self.p
 
 
-def picture_of(layer: Layer, sample: int = 0, output: int = 0) -> Picture:
-    """A(x) of one of the layer's own samples and one output.
+def picture_of(layer: Layer, sample: int = 0, output: int = 0, cells: int = CELLS) -> Picture:
+    """A(x) of one of the layer's own samples and one output, of about ``cells`` cells a side at most.
 
     Raises:
         InvalidInput: p is too large to form A(x), or A(x) is not finite.
@@ -67,9 +67,9 @@ def picture_of(layer: Layer, sample: int = 0, output: int = 0) -> Picture:
     edges, blocks = [0], []
     for name, where in layout(layer.blocks()).items():
         size = where.stop - where.start
-        cells = size if p <= CELLS else min(size, max(3, round(size * CELLS / p)))
+        count = size if p <= cells else min(size, max(3, round(size * cells / p)))
         first = len(edges) - 1
-        edges += [where.start + round(size * (i + 1) / cells) for i in range(cells)]
+        edges += [where.start + round(size * (i + 1) / count) for i in range(count)]
         blocks.append((name, first, len(edges) - 1))
     scale = float(A.abs().max())
     return Picture(_pooled(A, edges) / (scale or 1.0), tuple(blocks), scale, p)

@@ -112,7 +112,7 @@ class SingleLayerCNN(nqf.Layer):
         patches = self.patches(x["x"])  # (down, across n, entries of a filter)
         filters = W["k"].permute(3, 1, 0, 2).reshape(-1, patches.shape[-1])  # (d, entries in the order of a patch)
         maps = torch.bmm(filters.expand(down, -1, -1), patches.mT).view(down, len(filters), across, n)
-        values, back = nqf.activation(self.activation).linearise(maps)
+        values, back = nqf.activation(self.activation).linearise(maps, overwrite=True)
         pooled = values.sum(0).sum(1)  # (d, n); one axis after the other is quicker
 
         def pullback(cotangent):
