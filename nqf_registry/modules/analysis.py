@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from nqf_registry.dynamics.spectrum import GrowthSpectrum, growth_spectrum
+from nqf_registry.errors import InvalidInput
 from nqf_registry.layer import Layer
-from nqf_registry.modules.adapter import from_module
-from nqf_registry.modules.call import Output
+from nqf_registry.modules.adapter import ModuleLayer, from_module
+from nqf_registry.modules.call import Output, module_call
 from nqf_registry.modules.find import Found, Neurons, find_neurons
-from nqf_registry.report.structure_facts import measurable, structure_facts
+from nqf_registry.modules.recognise import Recognised, recognise
+from nqf_registry.report.picture import picture_of
+from nqf_registry.report.structure_facts import measurable, samples_of, structure_facts, structure_of
+from nqf_registry.report.text_picture import text_picture
+from nqf_registry.train.data import Data
 from nqf_registry.verify.report import Report
 from nqf_registry.verify.suite import verify
+
+CELLS = 32  # a picture in characters has at most about so many a side
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +37,18 @@ class GroupAnalysis:
         report: its verdict.
         structure: the facts of A(x) at a few inputs, see :func:`nqf_registry.report.structure_facts.structure_facts`; empty
             where the group has no quadratic form, or where it is too large for one in full.
+        form: the closed form of A(x), as far as one is known; None where there are no facts.
+        picture: A(x) of one sample and output in characters; empty where there are no facts.
+        growth: the fastest growth rates; None where the group has no quadratic form.
     """
 
     neurons: Neurons
     layer: Layer
     report: Report
     structure: Mapping[str, Any] = field(default_factory=dict)
+    form: Recognised | None = None
+    picture: str = ""
+    growth: GrowthSpectrum | None = None
 
     def __str__(self) -> str:
         lines = [str(self.neurons), f"  verdict: {self.report.line()}"]
@@ -40,10 +56,7 @@ class GroupAnalysis:
         if facts:
             coupled = ", ".join(facts["couplings"]) or "nothing"
             lines.append(f"  A couples {coupled}; rank {_rank(facts['rank'])} of {self.layer.n_params}")
-            inert = [
-                *facts["inert"],
-                *([f"{facts['inert_parameters']} parameters in all"] if facts["inert_parameters"] else []),
-            ]
+            inert = list(self.growth.inert if self.growth is not None else facts["inert"])
             if inert:
                 lines.append(f"  inert at quadratic order: {', '.join(inert)}")
             if facts["kronecker"]:
@@ -51,6 +64,12 @@ class GroupAnalysis:
                 lines.append(f"  A = (…) ⊗ I of size {facts['kronecker']['size']}, along {axes}")
             if facts["diagonal"]:
                 lines.append("  A is diagonal")
+        if self.form is not None:
+            lines += [f"  {line}" for line in str(self.form).splitlines()]
+        if self.growth is not None:
+            lines.append(f"  growth rates: {self.growth}")
+        if self.picture:
+            lines += ["  A(x) of one sample and output:", self.picture]
         return "\n".join(lines)
 
 
@@ -93,6 +112,9 @@ class Analysis:
                     "sizes": dict(group.neurons.partition.sizes),
                     "residual": group.neurons.residual,
                     "structure": dict(group.structure),
+                    "form": [str(term) for term in group.form.terms] if group.form is not None else [],
+                    "closed_form": group.form is not None and group.form.complete,
+                    "growth": dataclasses.asdict(group.growth) if group.growth is not None else None,
                     "report": group.report.to_dict(),
                 }
                 for group in self.groups
@@ -104,35 +126,80 @@ class Analysis:
         }
 
 
-def analyze(module: nn.Module, example: Any, *, output: Output = None, profile: str = "dev") -> Analysis:
+def analyze(
+    module: nn.Module, example: Any, *, targets: Tensor | None = None, output: Output = None, profile: str = "dev"
+) -> Analysis:
     """Finds the neurons of a module and says of each group what it is.
 
     Args:
         module: any ``torch.nn.Module``; it is not touched.
         example: its inputs with a leading sample axis: a tensor, a tuple of them, or a dict of keywords.
+        targets: what the outputs at the example are to become, (n, ...), for the growth rates; random normal numbers if left
+            out.
         output: which of several outputs, see :func:`nqf_registry.from_module`.
         profile: how much to measure: dev, ci or deep.
 
     Raises:
-        InvalidInput: this is no module, the example does not fit, or the profile is unknown.
+        InvalidInput: this is no module, the example or the targets do not fit, or the profile is unknown.
 
     Example:
         >>> import torch
         >>> from torch import nn
-        >>> print(analyze(nn.Sequential(nn.Linear(3, 6, bias=False), nn.Tanh(), nn.Linear(6, 2)), torch.randn(5, 3)))
+        >>> perceptron = nn.Sequential(nn.Linear(3, 6, bias=False), nn.Tanh(), nn.Linear(6, 1, bias=False))
+        >>> print(analyze(perceptron, torch.eye(3), targets=torch.ones(3)))
         Sequential: nqf
-        6 units (d = 6, a = 3, b = 2): 0.weight: d a -> d a; 2.weight: b d -> d b
+        6 units (d = 6, a = 3, b = 1): 0.weight: d a -> d a; 2.weight: b d -> d b
           verdict: sequential: passed, nqf, 9 of 9 checks ran (dev)
-          A couples 0.weight-2.weight; rank 2 of 5
+          A couples 0.weight-2.weight; rank 2 of 4
+          A[0.weight, 2.weight] = 1/2 x
+          growth rates: 1.155
+          A(x) of one sample and output:
+          ···│+  0.weight
+          ···│'
+          ···│-
+          ───┼─
+          +'-│·  2.weight
     """
     found = find_neurons(module, example, output)
     groups = []
     for neurons in found.groups:
         layer = from_module(module, example, neurons, output=output)
         report = verify(layer, profile)
-        quadratic = report.classification in ("exact-nqf", "nqf", "general-nqf")
-        groups.append(GroupAnalysis(neurons, layer, report, structure_facts(layer) if quadratic and measurable(layer) else {}))
+        more: dict[str, Any] = {}
+        if report.classification in ("exact-nqf", "nqf", "general-nqf"):
+            more["growth"] = growth_spectrum(layer, _data(module, example, output, targets))
+            if measurable(layer):
+                more |= {"structure": structure_facts(layer), "form": _form(layer), "picture": _picture(layer)}
+        groups.append(GroupAnalysis(neurons, layer, report, **more))
     return Analysis(type(getattr(module, "_orig_mod", module)).__name__, found, tuple(groups))
+
+
+def _data(module: nn.Module, example: Any, output: Output, targets: Tensor | None) -> Data:
+    """The example with targets for its outputs."""
+    call, x = module_call(module, example, output)
+    with torch.no_grad():
+        shape = call(call.parameters, x).shape
+    if targets is None:
+        targets = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    if not isinstance(targets, Tensor) or targets.shape[:1] != shape[:1] or targets.numel() != shape.numel():
+        what = tuple(targets.shape) if isinstance(targets, Tensor) else type(targets).__name__
+        raise InvalidInput(f"targets must be {shape[1]} numbers for each of the {shape[0]} samples of the example; got {what}.")
+    return Data(x, targets.reshape(shape))
+
+
+def _form(layer: Layer) -> Recognised:
+    """The closed form of A(x)."""
+    assert isinstance(layer, ModuleLayer)
+    x = samples_of(layer, max(3, min(4, measurable(layer))))
+    parameters = {name: p.double() if p.is_floating_point() else p for name, p in layer.call.parameters.items()}
+    with torch.no_grad():
+        outputs = layer.call.shaped(parameters, x).shape[1:]
+    return recognise(layer, x, structure_of(layer, x).dense(torch.float64), tuple(outputs))
+
+
+def _picture(layer: Layer) -> str:
+    """A(x) in characters, at the first output that depends on the neurons."""
+    return text_picture(picture_of(layer, cells=CELLS))
 
 
 def _rank(ranks: Any) -> str:

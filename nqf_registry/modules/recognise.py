@@ -145,7 +145,7 @@ def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[i
             T = A[..., slices[left], slices[right]].reshape(len(A), *outputs, *blocks[left], *blocks[right])
             if size and float(T.abs().max()) > EQUAL * size:
                 shape = (len(outputs), len(blocks[left]))
-                term = _term(T, left, right, shape, known, size, False) or _term(T, left, right, shape, known, size, True)
+                term = _term(T, left, right, shape, known, size, True) or _term(T, left, right, shape, known, size, False)
                 if term is None:
                     rest.append(f"A[{left}, {right}]")
                 else:

@@ -15,7 +15,12 @@ def text_picture(picture: Picture, indent: str = "  ") -> str:
         >>> import nqf_registry as nqf
         >>> from nqf_registry.report.picture import picture_of
         >>> print(text_picture(picture_of(nqf.default_registry().get("two-layer-mlp", n_in=3, n_out=2))))
-          ···|- · u
+          ···│+·  u
+          ···│,·
+          ···│-·
+          ───┼──
+          +,-│··  v
+          ···│··
     """
     starts = {first for _, first, _ in picture.blocks[1:]}
     names = {first: name for name, first, _ in picture.blocks}

@@ -25,7 +25,10 @@ def test_attention_is_what_the_paper_says():
     assert heads.structure["couplings"] == ["in_proj_weight-out_proj.weight", "in_proj_bias-out_proj.weight"]
     assert heads.structure["inert_parameters"] == 2 * (2 * 4 + 2)  # queries and keys, with their biases
     assert heads.structure["kronecker"]["size"] == 2
-    assert "inert at quadratic order: 20 parameters in all" in str(seen) and json.dumps(seen.to_dict())
+    assert "inert at quadratic order: in_proj_weight[0:2], in_proj_bias[0:2]" in str(seen) and json.dumps(seen.to_dict())
+    assert heads.form.complete and "A[in_proj_weight[2], out_proj.weight] = 1/2 mean(x2) ⊗ I" in str(seen)
+    assert "A[in_proj_bias[2], out_proj.weight] = 1/2 I" in str(seen)
+    assert heads.growth.identity == 2 and all(m % 2 == 0 for m in heads.growth.multiplicities) and "│" in heads.picture
 
 
 def test_no_neurons_and_what_cannot_be_followed():
@@ -40,6 +43,15 @@ def test_no_neurons_and_what_cannot_be_followed():
             return self.up(x) if x.sum() > 0 else -self.up(x)
 
     assert nqf.analyze(Branching(), torch.randn(4, 3)).classification == "undecided"
+
+
+def test_the_growth_rate_is_that_of_the_targets():
+    """Inputs e_i and targets 1 give Y = (4/3) · ½ · (1, 1, 1), of norm 2/√3."""
+    module = nn.Sequential(nn.Linear(3, 4, bias=False), nn.Tanh(), nn.Linear(4, 1, bias=False))
+    seen = nqf.analyze(module, torch.eye(3), targets=torch.ones(3)).groups[0]
+    assert seen.growth.rates == (pytest.approx(2 / 3**0.5),) and seen.growth.complete
+    with pytest.raises(InvalidInput, match="targets must be 1 numbers for each of the 3 samples"):
+        nqf.analyze(module, torch.eye(3), targets=torch.ones(4))
 
 
 def test_from_the_shell():
