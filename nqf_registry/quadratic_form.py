@@ -111,7 +111,8 @@ class QuadraticForm:
                 out = self.layer.forward(at, x)
                 return (out * c.to(out.dtype)).sum()
 
-            slope, curvature = torch.func.jvp(torch.func.grad(phi), (zeros,), (V,))
+            both: Any = torch.func.jvp(torch.func.grad(phi), (zeros,), (V,))
+            slope, curvature = both
             return {name: (slope[name] + curvature[name]).detach() for name in names}
 
         # The fused kernels have no second derivative, see _derived.

@@ -7,6 +7,7 @@ numerically, so a name that is missing here costs a closed form, never a wrong o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -34,9 +35,7 @@ class Feature:
     value: Tensor
 
 
-def features(
-    x: Mapping[str, Tensor], windows: set[tuple[int, ...]] = frozenset(), sizes: set[int] = frozenset()
-) -> list[Feature]:  # type: ignore[assignment]
+def features(x: Mapping[str, Tensor], windows: AbstractSet[tuple[int, ...]], sizes: AbstractSet[int]) -> list[Feature]:
     """Every feature of these inputs, the simple ones first.
 
     Args:
@@ -52,7 +51,9 @@ def features(
     return [f for f in found if f.value.numel() <= MOST]
 
 
-def _of_input(name: str, t: Tensor, alone: bool, windows: set[tuple[int, ...]], sizes: set[int]) -> Iterator[Feature]:
+def _of_input(
+    name: str, t: Tensor, alone: bool, windows: AbstractSet[tuple[int, ...]], sizes: AbstractSet[int]
+) -> Iterator[Feature]:
     text, code = "x" if alone else f"x{name}" if name.isdigit() else name, f"x[{name!r}]"
     if not t.is_floating_point():
         for size in sorted(sizes):

@@ -152,8 +152,8 @@ def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[i
                     terms.append(term)
     residual = 0.0
     if terms:
-        whole = sum((t.structure() for t in terms[1:]), terms[0].structure()).bind(blocks).dense(torch.float64)
-        residual = float((whole - A).abs().max()) / size
+        couplings = tuple(coupling for t in terms for coupling in t.structure().terms)
+        residual = float((Structure(couplings, dict(blocks)).dense(torch.float64) - A).abs().max()) / size
     return Recognised(tuple(terms), tuple(rest), residual)
 
 
