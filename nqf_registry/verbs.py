@@ -10,6 +10,7 @@ VERBS = {
     "compose": "Check a composition of layers from a YAML file, and draw it.",
     "demo": "The whole road on one example: verify, catalogue, compose, train.",
     "list": "List every registered layer.",
+    "new": "Write a plugin file of an ordinary torch module.",
     "plugins": "List every plugin, and what is wrong with those that failed.",
     "runs": "List finished and unfinished runs, or show one.",
     "show": "Show one layer: its claims, sizes, formulas and structure.",

@@ -141,7 +141,7 @@ class _Parts:
         image = np.abs(operator.matvec(self._random.standard_normal(operator.size)))
         self.scale = float(image.max())
         self._reached = image > ZERO * self.scale
-        self.reached = {name: torch.from_numpy(self._reached[where]) for name, where in self.index.items()}
+        self.reached = {name: torch.from_numpy(np.asarray(self._reached[where])) for name, where in self.index.items()}
         self.active = [name for name, reached in self.reached.items() if bool(reached.any())]
 
     def couplings(self) -> tuple[str, ...]:

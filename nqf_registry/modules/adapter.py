@@ -131,7 +131,11 @@ def from_module(
     cls = type(
         f"{type(call.module).__name__}Layer",
         (ModuleLayer,),
-        {"key": key or _key(type(call.module).__name__), "title": type(call.module).__name__, "claims": claims or Claims()},
+        {
+            "key": key or layer_key(type(call.module).__name__),
+            "title": type(call.module).__name__,
+            "claims": claims or Claims(),
+        },
     )
     layer = cls(call, partition, _held(held or {}, parameters, partition), _sampler(sample, call, x))
     layer.forward(layer.state(), x)  # an output that is none is told here, not in the middle of something else
@@ -174,10 +178,10 @@ def _held(held: Mapping[str, float | Tensor], parameters: Mapping[str, Tensor], 
     return found
 
 
-def _key(name: str) -> str:
+def layer_key(name: str) -> str:
     """The name of a class as the key of a layer.
 
-    >>> _key("MultiheadAttention"), _key("GRUCell"), _key("_Odd2")
+    >>> layer_key("MultiheadAttention"), layer_key("GRUCell"), layer_key("_Odd2")
     ('multihead-attention', 'gru-cell', 'odd2')
     """
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+", name)

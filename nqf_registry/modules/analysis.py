@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from nqf_registry.dynamics.spectrum import GrowthSpectrum, growth_spectrum
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Layer
+from nqf_registry.layer import Layer, cast
 from nqf_registry.modules.adapter import ModuleLayer, from_module
 from nqf_registry.modules.call import Output, module_call
 from nqf_registry.modules.find import Found, Neurons, find_neurons
 from nqf_registry.modules.recognise import Recognised, recognise
 from nqf_registry.report.picture import picture_of
-from nqf_registry.report.structure_facts import measurable, samples_of, structure_facts, structure_of
+from nqf_registry.report.structure_facts import measurable, structure_facts, structure_of
 from nqf_registry.report.text_picture import text_picture
 from nqf_registry.train.data import Data
 from nqf_registry.verify.report import Report
@@ -188,13 +188,17 @@ def _data(module: nn.Module, example: Any, output: Output, targets: Tensor | Non
 
 
 def _form(layer: Layer) -> Recognised:
-    """The closed form of A(x)."""
+    """The closed form of A(x) that two independent sets of inputs agree about."""
     assert isinstance(layer, ModuleLayer)
-    x = samples_of(layer, max(3, min(4, measurable(layer))))
+    n = max(3, measurable(layer))
     parameters = {name: p.double() if p.is_floating_point() else p for name, p in layer.call.parameters.items()}
-    with torch.no_grad():
-        outputs = layer.call.shaped(parameters, x).shape[1:]
-    return recognise(layer, x, structure_of(layer, x).dense(torch.float64), tuple(outputs))
+    found = []
+    for seed in (0, 1):
+        x = cast(layer.sample(n, torch.Generator().manual_seed(seed)), torch.float64)
+        with torch.no_grad():
+            outputs = layer.call.shaped(parameters, x).shape[1:]
+        found.append(recognise(layer, x, structure_of(layer, x).dense(torch.float64), tuple(outputs)))
+    return found[0].agreed(found[1])
 
 
 def _picture(layer: Layer) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,8 @@ class ModuleCall:
         state |= {name: _like(t, dtype).clone() for name, t in self.module.named_buffers()}
         args = tuple(x[name] for name in self.names[: self.positional])
         kwargs = {name: x[name] for name in self.names[self.positional :]}
-        given = torch.func.functional_call(self.module, {**state, **parameters}, args, kwargs)
+        with _no_fast_path():
+            given = torch.func.functional_call(self.module, {**state, **parameters}, args, kwargs)
         out = self._chosen(given)
         n = len(next(iter(x.values())))
         if not isinstance(out, Tensor) or out.ndim == 0 or out.shape[0] != n:
@@ -67,6 +69,17 @@ class ModuleCall:
         while isinstance(given, tuple | list) and given:
             given = given[0]
         return given
+
+
+@contextlib.contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Keeps torch's transformer modules from their fused inference kernels, which have no derivatives."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def module_call(module: object, example: Any, output: Output = None) -> tuple[ModuleCall, dict[str, Tensor]]:

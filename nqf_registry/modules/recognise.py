@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
+from math import isclose
 
 import torch
 from torch import Tensor
@@ -78,6 +79,11 @@ class Term:
         left, right = self.operands
         return quadratic(self.spec, left, *(c.value for c in self.coefficients), right, scale=self.scale)
 
+    def same(self, other: Term) -> bool:
+        """Whether another term is this one, to rounding of its factor."""
+        codes = [c.code for c in self.coefficients] == [c.code for c in other.coefficients]
+        return codes and self.spec == other.spec and self.operands == other.operands and isclose(self.scale, other.scale)
+
     def __str__(self) -> str:
         same = self.operands[0] == self.operands[1]
         factor = self.scale if same else self.scale / 2
@@ -89,9 +95,10 @@ class Term:
         identity = (" I" if written == "1" else " ⊗ I") * bool(shared)
         return f"A[{self.left}, {self.right}] = {lead}{body}{identity}"
 
-    def code(self) -> str:
-        """The call that makes it, of inputs ``x``."""
-        parts = [f'"{self.spec}"', repr(self.operands[0]), *(c.code for c in self.coefficients), repr(self.operands[1])]
+    def code(self, names: Mapping[str, str] | None = None) -> str:
+        """The call that makes it, of inputs ``x`` and ``like``, the first of them; ``names`` are other ones for the blocks."""
+        left, right = ((names or {}).get(name, name) for name in self.operands)
+        parts = [f'"{self.spec}"', repr(left), *(c.code for c in self.coefficients), repr(right)]
         scale = "" if self.scale == 1.0 else f", scale={self.scale!r}"
         return f"nqf.quadratic({', '.join(parts)}{scale})"
 
@@ -114,6 +121,12 @@ class Recognised:
     def complete(self) -> bool:
         """Whether the terms are all of A(x)."""
         return bool(self.terms) and not self.rest and self.residual <= EQUAL
+
+    def agreed(self, other: Recognised) -> Recognised:
+        """What was also found on other inputs: a few inputs may allow more than one form."""
+        kept = tuple(term for term in self.terms if any(term.same(found) for found in other.terms))
+        lost = tuple(f"A[{a}, {b}]" for a, b in (term.operands for term in self.terms if term not in kept))
+        return Recognised(kept, tuple(dict.fromkeys((*self.rest, *other.rest, *lost))), max(self.residual, other.residual))
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.terms), *(f"{pair}: no closed form is known here" for pair in self.rest)])
@@ -145,7 +158,10 @@ def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[i
             T = A[..., slices[left], slices[right]].reshape(len(A), *outputs, *blocks[left], *blocks[right])
             if size and float(T.abs().max()) > EQUAL * size:
                 shape = (len(outputs), len(blocks[left]))
-                term = _term(T, left, right, shape, known, size, True) or _term(T, left, right, shape, known, size, False)
+                # a slice may be zero at these inputs only, as that of a token not seen: whole blocks first
+                tries = ((False, False), (True, True), (False, True))
+                found = (_term(T, left, right, shape, known, size, trim, constants) for trim, constants in tries)
+                term = next((t for t in found if t is not None), None)
                 if term is None:
                     rest.append(f"A[{left}, {right}]")
                 else:
@@ -158,7 +174,7 @@ def recognise(layer: Layer, x: Mapping[str, Tensor], A: Tensor, outputs: tuple[i
 
 
 def _term(
-    T: Tensor, left: str, right: str, axes_of: tuple[int, int], known: list[Feature], size: float, trim: bool
+    T: Tensor, left: str, right: str, axes_of: tuple[int, int], known: list[Feature], size: float, trim: bool, constants: bool
 ) -> Term | None:
     """One pair of blocks as a coupling, or None.
 
@@ -170,6 +186,7 @@ def _term(
         known: features to try.
         size: the largest entry of A.
         trim: whether slices that are zero at these inputs are left out, as those of packed weights are.
+        constants: whether numbers that are none of the features may stand in the form.
     """
     n_out, n_left = axes_of
     letters = list(LETTERS[: T.ndim - 1])  # of the axes behind the samples
@@ -201,7 +218,7 @@ def _term(
             T = T.select(axis, 0)
             axes.remove(letter)
     lengths = dict(zip(letters, full_shape, strict=True))
-    found = _match(T, axes, known, size, {same[p] for p, _ in picks})
+    found = _match(T, axes, known, size, {same[p] for p, _ in picks}, constants)
     if found is None:
         return None
     coefficients, scale, residual = found
@@ -237,14 +254,14 @@ def _diagonal(T: Tensor, axes: list[str], a: str, b: str, size: float) -> Tensor
 
 
 def _match(
-    T: Tensor, axes: list[str], known: list[Feature], size: float, picked: set[str]
+    T: Tensor, axes: list[str], known: list[Feature], size: float, picked: set[str], constants: bool
 ) -> tuple[tuple[Coefficient, ...], float, float] | None:
     """A tensor (n, *axes) as scale · feature."""
     if float((T - T[:1]).abs().max()) <= EQUAL * size:  # it does not depend on the inputs
         values = T[0]
         if not axes:
             return (_ones("n", "len(like)", len(T)),), float(values), 0.0
-        if values.numel() > CONSTANTS or picked & set(axes):
+        if not constants or values.numel() > CONSTANTS or picked & set(axes):
             return None
         made = _constant("".join(axes), values, "constant")
         return (made, _ones("n", "len(like)", len(T))), 1.0, 0.0
