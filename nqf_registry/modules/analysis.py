@@ -21,9 +21,11 @@ from nqf_registry.report.picture import picture_of
 from nqf_registry.report.structure_facts import measurable, structure_facts, structure_of
 from nqf_registry.report.text_picture import text_picture
 from nqf_registry.train.data import Data
+from nqf_registry.verify.explanation import explain
 from nqf_registry.verify.report import Report
 from nqf_registry.verify.suite import verify
 
+TRAINING = "the module is in training mode; what it is in use shows after module.eval()"
 CELLS = 32  # a picture in characters has at most about so many a side
 
 
@@ -40,6 +42,7 @@ class GroupAnalysis:
         form: the closed form of A(x), as far as one is known; None where there are no facts.
         picture: A(x) of one sample and output in characters; empty where there are no facts.
         growth: the fastest growth rates; None where the group has no quadratic form.
+        cause: what kept A(x) from being derived, though the group has one; empty where nothing did.
     """
 
     neurons: Neurons
@@ -49,9 +52,13 @@ class GroupAnalysis:
     form: Recognised | None = None
     picture: str = ""
     growth: GrowthSpectrum | None = None
+    cause: str = ""
 
     def __str__(self) -> str:
         lines = [str(self.neurons), f"  verdict: {self.report.line()}"]
+        lines += [f"  {check.message}" for check in self.report.checks if check.broken][:1]
+        if self.cause:
+            lines.append(f"  A(x) cannot be derived: {self.cause}")
         facts = self.structure
         if facts:
             coupled = ", ".join(facts["couplings"]) or "nothing"
@@ -81,11 +88,13 @@ class Analysis:
         module: the name of its class.
         found: its neurons, and what was fixed, refuted or undecided.
         groups: each group of neurons with its verdict.
+        training: whether the module was in training mode, in which dropout and batch norm depend on more than a sample.
     """
 
     module: str
     found: Found
     groups: tuple[GroupAnalysis, ...]
+    training: bool = False
 
     @property
     def classification(self) -> str:
@@ -95,9 +104,10 @@ class Analysis:
         return "undecided" if self.found.undecided else "no-neurons"
 
     def __str__(self) -> str:
+        mode = [TRAINING] if self.training and self.classification == "undecided" else []
         if not self.groups:
-            return f"{self.module}: {self.classification}\n{self.found}"
-        said = [*self.found.refuted, *self.found.undecided]
+            return "\n".join([f"{self.module}: {self.classification}", str(self.found), *(f"note: {text}" for text in mode)])
+        said = [*self.found.refuted, *self.found.undecided, *mode]
         return "\n".join([f"{self.module}: {self.classification}", *map(str, self.groups), *(f"note: {text}" for text in said)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,6 +124,7 @@ class Analysis:
                     "structure": dict(group.structure),
                     "form": [str(term) for term in group.form.terms] if group.form is not None else [],
                     "closed_form": group.form is not None and group.form.complete,
+                    "cause": group.cause,
                     "growth": dataclasses.asdict(group.growth) if group.growth is not None else None,
                     "report": group.report.to_dict(),
                 }
@@ -167,11 +178,16 @@ def analyze(
         report = verify(layer, profile)
         more: dict[str, Any] = {}
         if report.classification in ("exact-nqf", "nqf", "general-nqf"):
-            more["growth"] = growth_spectrum(layer, _data(module, example, output, targets))
-            if measurable(layer):
-                more |= {"structure": structure_facts(layer), "form": _form(layer), "picture": _picture(layer)}
+            data = _data(module, example, output, targets)
+            try:
+                more["growth"] = growth_spectrum(layer, data)
+                if measurable(layer):
+                    more |= {"structure": structure_facts(layer), "form": _form(layer), "picture": _picture(layer)}
+            except Exception as error:  # torch refuses second derivatives in many ways
+                more = {"cause": explain(error, layer)}
         groups.append(GroupAnalysis(neurons, layer, report, **more))
-    return Analysis(type(getattr(module, "_orig_mod", module)).__name__, found, tuple(groups))
+    inner = getattr(module, "_orig_mod", module)
+    return Analysis(type(inner).__name__, found, tuple(groups), bool(inner.training))
 
 
 def _data(module: nn.Module, example: Any, output: Output, targets: Tensor | None) -> Data:

@@ -103,6 +103,12 @@ def module_call(module: object, example: Any, output: Output = None) -> tuple[Mo
         raise InvalidInput(
             f"{', '.join(lazy)} of {type(module).__name__} have no shape yet: call the module once on the example."
         )
+    empty = [name for name, p in module.named_parameters() if p.numel() == 0]
+    if empty:
+        raise InvalidInput(
+            f"{', '.join(empty)} of {type(module).__name__} have a dimension of size 0, so there is nothing to expand in: give "
+            "every dimension a size of 1 or more."
+        )
     if isinstance(example, Mapping):
         x, positional = {str(name): t for name, t in example.items()}, 0
     else:

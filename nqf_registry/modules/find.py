@@ -16,6 +16,8 @@ from nqf_registry.modules.call import ModuleCall, Output, module_call
 from nqf_registry.modules.partition import Partition, declared, orders, permuted
 from nqf_registry.modules.tracing import Traced, follow
 
+DECLARE = "If it decides by values what it computes, declare its neurons: nqf.from_module(module, example, neurons={…})."
+RANDOM = ("bernoulli", "native_dropout", "rand_like", "randn_like", "rand", "randn", "normal", "uniform", "exponential")
 EQUAL = 1e-9  # two evaluations of one number, relative
 
 
@@ -99,7 +101,7 @@ def find_neurons(module: nn.Module, example: Any, output: Output = None) -> Foun
     try:
         traced = follow(call, drawn, x)
     except Exception as error:  # torch refuses in many ways what depends on values
-        return Found((), undecided=(f"the module cannot be traced: {named(error)}",))
+        return Found((), undecided=(f"the module cannot be traced: {named(error)} {DECLARE}",))
     inert = _inert(call, drawn, x)
     groups, refuted = [], []
     for atom in _atoms(traced):
@@ -114,8 +116,15 @@ def find_neurons(module: nn.Module, example: Any, output: Output = None) -> Foun
         else:
             refuted.append(f"{partition.width} units of {', '.join(patterns)} change the outputs by {residual:.1e}")
     groups.sort(key=lambda group: (group.inside, -len(group.partition.patterns)))
-    undecided = tuple(f"{name} is not known here: the axes that it touches count as fixed" for name in traced.unknown)
+    undecided = tuple(_unknown(name) for name in traced.unknown)
     return Found(tuple(groups), _fixed(traced), inert, tuple(refuted), undecided)
+
+
+def _unknown(name: str) -> str:
+    """What an operation that cannot be followed means."""
+    if name.rstrip("_") in RANDOM:
+        return f"{name} draws random numbers, so the module is no function of its parameters: call module.eval(), or fix them"
+    return f"{name} is not known here: the axes that it touches count as fixed"
 
 
 def _drawn(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
