@@ -218,7 +218,7 @@ def _form(layer: Layer) -> Recognised:
 
 
 def _picture(layer: Layer) -> str:
-    """A(x) in characters, at the first output that depends on the neurons."""
+    """A(x) in characters, of one sample and the first output."""
     return text_picture(picture_of(layer, cells=CELLS))
 
 
