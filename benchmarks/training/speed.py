@@ -87,9 +87,9 @@ def large(plain, rounds):
     ):
         layer, data = made()
         for against, wanted in targets.items():
-            mine = run(nqf.Original(layer), data, 40, optimizer="adam", records=2)
+            mine = run(nqf.Original(layer), data, 120, optimizer="adam", records=2)
             timing = compare(mine, loop(plain.OPPONENTS[against](), 2), rounds)
-            yield Row("large", f"original {name}", against, timing, wanted, "40 steps, 2 records, 2 threads")
+            yield Row("large", f"original {name}", against, timing, wanted, "120 steps, 2 records, 2 threads")
 
 
 def replicas(plain, rounds):
