@@ -56,6 +56,7 @@ _EXPORTS = {
     "growth_rates": "nqf_registry.dynamics.growth",
     "GrowthSpectrum": "nqf_registry.dynamics.spectrum",
     "growth_spectrum": "nqf_registry.dynamics.spectrum",
+    "sketch": "nqf_registry.sketched",
     "half_saturation": "nqf_registry.dynamics.growth",
     "hookimpl": "nqf_registry.hookspecs",
     "leading_form": "nqf_registry.leading_form",

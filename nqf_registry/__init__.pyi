@@ -40,6 +40,7 @@ from nqf_registry.quadratic_form import quadratic_form as quadratic_form
 from nqf_registry.references import Reference as Reference
 from nqf_registry.registry import Registry as Registry
 from nqf_registry.registry import default_registry as default_registry
+from nqf_registry.sketched import sketch as sketch
 from nqf_registry.structure import Structure as Structure
 from nqf_registry.structure import dense as dense
 from nqf_registry.structure import quadratic as quadratic

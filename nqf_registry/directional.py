@@ -37,7 +37,6 @@ def directional(layer: Layer, x: Inputs, directions: Sequence[Tensor]) -> Tensor
         (R, n, k outputs).
     """
     zero = torch.zeros_like(directions[0][0])
-    n = next(iter(x.values())).shape[0]
 
     def f(stacked: Tensor) -> Tensor:
         return layer(layer.unstack(stacked), x)
@@ -48,12 +47,32 @@ def directional(layer: Layer, x: Inputs, directions: Sequence[Tensor]) -> Tensor
             nested = functools.partial(_pushed, nested, ray)
         return nested(zero)
 
-    piece = max(1, BUDGET // (zero.numel() * max(n, 1) * 2 ** len(directions)))
+    return _in_pieces(layer, x, along, directions, 2 ** len(directions))
+
+
+def slope_and_curvature(layer: Layer, x: Inputs, rays: Tensor) -> tuple[Tensor, Tensor]:
+    """Df(0)[r] and ½ D²f(0)[r, r] for rays (R, p, d), by the same two nested forward passes: each (R, n, outputs)."""
+    zero = torch.zeros_like(rays[0])
+
+    def along(ray: Tensor) -> Tensor:
+        def first(at: Tensor) -> Tensor:
+            return torch.func.jvp(lambda stacked: layer(layer.unstack(stacked), x), (at,), (ray,))[1]
+
+        both: Any = torch.func.jvp(first, (zero,), (ray,))
+        return torch.stack([both[0], both[1] / 2])
+
+    slope, curvature = _in_pieces(layer, x, along, [rays], 4).unbind(1)
+    return slope, curvature
+
+
+def _in_pieces(layer: Layer, x: Inputs, along: Callable[..., Tensor], directions: Sequence[Tensor], copies: int) -> Tensor:
+    """A function of one direction each at many of them, as many together as fit the budget of numbers."""
+    n = next(iter(x.values())).shape[0]
+    piece = max(1, BUDGET // (max(directions[0][0].numel(), layer.footprint) * max(n, 1) * copies))
     starts = range(0, len(directions[0]), piece)
     # The fused kernels have no second derivative: neither attention's nor, where gradients are off, silu's and mish's.
     with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
-        parts = [_together(along, [r[start : start + piece] for r in directions]) for start in starts]
-    return torch.cat(parts)
+        return torch.cat([_together(along, [r[start : start + piece] for r in directions]) for start in starts])
 
 
 def _pushed(function: Callable[[Tensor], Any], ray: Tensor, at: Tensor) -> Any:

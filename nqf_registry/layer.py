@@ -55,6 +55,19 @@ class Port:
         return f"({', '.join(['n', *map(str, self.shape)])}){' integer' if self.integer else ''}"
 
 
+@dataclass(frozen=True, eq=False)
+class Workspace:
+    r"""Weights in float64 that are written to and evaluated where they lie.
+
+    Attributes:
+        blocks: views of them (\*shape, d).
+        evaluate: f at what they hold, (n, k) of inputs in float64.
+    """
+
+    blocks: Mapping[str, Tensor]
+    evaluate: Callable[[Inputs], Tensor]
+
+
 class Layer:
     r"""A sum over interchangeable units, declared once and used by every part of the library.
 
@@ -150,6 +163,15 @@ class Layer:
     def n_params(self) -> int:
         """p, the number of parameters of one neuron."""
         return sum(prod(shape) for shape in self.blocks().values())
+
+    @property
+    def footprint(self) -> int:
+        """Numbers that a call makes of its weights: as many as W has, unless the layer stands for a larger one."""
+        return self.n_params * self.width
+
+    def workspace(self) -> Workspace | None:
+        """Kept zero weights, for a layer of fixed width, whose calls would mostly make them anew; None for the others."""
+        return None
 
     def ports(self) -> dict[str, Port]:
         """The inputs by name, as ``sample`` gives them; asked once."""

@@ -115,7 +115,7 @@ def _profiled(sizes: Tensor, values: Tensor, zero: Tensor) -> Profile:
 def evaluate(layer: Layer, x: Inputs, stacked: Tensor) -> Tensor:
     """F at stacked weights (R, p, d): (R, n, k), in pieces that keep what a layer makes of them under a budget of numbers."""
     n = next(iter(x.values())).shape[0]
-    piece = max(1, BUDGET // (stacked[0].numel() * max(n, 1)))
+    piece = max(1, BUDGET // (max(stacked[0].numel(), layer.footprint) * max(n, 1)))
     with (
         sdpa_kernel(SDPBackend.MATH),
         torch.no_grad(),

@@ -43,7 +43,11 @@ NOTE = 100  # characters of a note below the table of several layers; all of it 
 @click.command("verify")
 @click.argument("targets", nargs=-1, metavar="KEY|FILE|all...")
 @click.option(
-    "--profile", type=click.Choice(["dev", "ci", "deep"]), default="dev", show_default=True, help="How much to measure."
+    "--profile",
+    type=click.Choice(["brief", "dev", "ci", "deep"]),
+    default="dev",
+    show_default=True,
+    help="How much to measure.",
 )
 @click.option(
     "--seed",
@@ -182,7 +186,7 @@ def verify_all(
         layers: what to verify.
         plugins: the plugin files that a new process must load to find them by key.
         sizes: what was set on the command line, ``NAME=VALUE``.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
         seed: of all draws.
         jobs: how many processes at once.
         seconds: how long one layer may take; by the profile if left out.

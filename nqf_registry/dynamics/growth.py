@@ -23,6 +23,7 @@ from nqf_registry.quadratic_form import quadratic_form
 
 Cotangent = Callable[[Tensor, Tensor], Tensor]
 
+TOGETHER = 2048  # vectors mapped at once at most
 PROBE = 2.0**-20  # size of the weights at which the linear map is read; a power of two scales without rounding
 
 
@@ -96,6 +97,7 @@ class GrowthOperator:
         self.device = y.device
         width = getattr(subject, "width", None)
         self.neurons = None if width is None else min(2, width)
+        self.together = 1 if width is None else max(1, min(width // 2, TOGETHER))  # vectors that one gradient takes
         zeros = subject.zeros(torch.float64, self.device)
         # what a vector holds: one neuron's blocks, or every weight
         self.shapes = {name: tuple(block.shape if width is None else block.shape[:-1]) for name, block in zeros.items()}
@@ -132,8 +134,25 @@ class GrowthOperator:
         if self.neurons is None:
             total = self._difference({name: size * block for name, block in blocks.items()}, size)
         else:
-            total = self._one_neuron({name: torch.stack([b, -b][: self.neurons], -1) for name, b in blocks.items()})
+            seen = self._neurons({name: torch.stack([b, -b][: self.neurons], -1) for name, b in blocks.items()})
+            total = {name: t[..., 0] for name, t in seen.items()}
         return torch.cat([t.reshape(-1) for t in total.values()]).cpu().numpy()
+
+    def matmat(self, vectors: np.ndarray) -> np.ndarray:
+        """Y V for vectors as columns (size, m): a layer has a neuron for each, so that one gradient takes several."""
+        if self.neurons != 2:
+            return np.stack([self.matvec(v) for v in vectors.T], 1)
+        parts = []
+        for start in range(0, vectors.shape[1], self.together):
+            columns = torch.from_numpy(np.ascontiguousarray(vectors[:, start : start + self.together])).to(self.device)
+            sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
+            w = {
+                name: torch.cat([part, -part], -1).reshape(*shape, -1)
+                for (name, shape), part in zip(self.shapes.items(), columns.split(sizes), strict=True)
+            }
+            total = self._neurons(w)
+            parts.append(torch.cat([t.reshape(-1, t.shape[-1]) for t in total.values()]).cpu().numpy())
+        return np.concatenate(parts, 1)
 
     def _difference(self, w: dict[str, Tensor], size: float) -> dict[str, Tensor]:
         """The central difference of the gradient: it drops the constant part, and is exact where the rest is linear."""
@@ -145,15 +164,21 @@ class GrowthOperator:
                     total[name].add_(part, alpha=sign / (2 * size))
         return total
 
-    def _one_neuron(self, w: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The gradient of a layer's form less its constant part, which is read once: what is left is linear in w."""
+    def _neurons(self, w: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Minus the gradient of a layer's form less its constant part, which is read once: what is left is linear in w.
+
+        Of neurons (w₁, …, −w₁, …) what is odd, the first half; of a single neuron all of it.
+        """
         total = {name: torch.zeros_like(block) for name, block in w.items()}
         for i, (form, residual, _) in enumerate(self.chunks()):
             if i == len(self._constants):
-                self._constants.append(form.pullback({name: torch.zeros_like(block) for name, block in w.items()}, residual))
+                at = {name: torch.zeros_like(block[..., : self.neurons]) for name, block in w.items()}
+                self._constants.append(form.pullback(at, residual))
             for name, part in form.pullback(w, residual).items():
-                total[name].add_(part - self._constants[i][name], alpha=-1)
-        return {name: (t[..., 0] - t[..., 1]) / 2 if self.neurons == 2 else t[..., 0] for name, t in total.items()}
+                total[name].add_(part - self._constants[i][name][..., :1], alpha=-1)
+        if self.neurons == 1:
+            return total
+        return {name: (one - other) / 2 for name, t in total.items() for one, other in [t.chunk(2, -1)]}
 
     def quadratic(self, vector: np.ndarray, rate: float) -> bool:
         """Whether a rate is one: whether the gradient along its mode doubles where the weights do.

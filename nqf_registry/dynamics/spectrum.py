@@ -23,6 +23,8 @@ from nqf_registry.reached import inert_parts
 SAME = 1e-6  # rates this close, relative to the largest, are one rate
 ZERO = 1e-11  # what is left of a zero after rounding, relative to the size of Y along a random vector
 MOST = 64  # eigenpairs searched at once
+DENSE = 4096  # rows of a matrix that is formed at most
+GRADIENTS = 32  # and where it takes so many gradients at most
 TRIED = 64  # ways of giving axes to I_r that are tried for each r
 
 
@@ -94,9 +96,10 @@ def growth_spectrum(
         whole[rows] = v.reshape(-1)
         return operator.matvec(whole)[rows]
 
+    dense = _dense(parts, axes, r) if len(rows) <= min(DENSE, GRADIENTS * operator.together * r) else None
     wanted = count + 1  # the last group found may have more copies
     while True:
-        values, _ = top_eigenpairs(small, len(rows), min(wanted, len(rows)), tolerance)
+        values = top_eigenpairs(small, len(rows), min(wanted, len(rows)), tolerance)[0] if dense is None else dense
         bound = SAME * max(float(values[0]), ZERO * parts.scale)
         positive = values[values > max(bound, ZERO * parts.scale)]
         groups = _grouped(positive, bound)
@@ -114,6 +117,22 @@ def growth_spectrum(
         axes if r > 1 else {},
         exhausted and len(kept) == len(groups),
     )
+
+
+def _dense(parts: _Parts, axes: dict[str, int], r: int) -> np.ndarray:
+    """All eigenvalues of Y₀, descending: a gradient maps a vector for every pair of neurons and every position of I_r."""
+    operator = parts.operator
+    slices = [parts.slice_of(axes, position) for position in range(r)]
+    size, columns = len(slices[0]), []
+    for start in range(0, size, operator.together * r):
+        chosen = np.array_split(np.arange(start, min(start + operator.together * r, size)), r)
+        units = np.zeros((operator.size, max(map(len, chosen))))
+        for rows, which in zip(slices, chosen, strict=True):
+            units[rows[which], np.arange(len(which))] = 1.0
+        images = operator.matmat(units)
+        columns += [images[rows][:, : len(which)] for rows, which in zip(slices, chosen, strict=True)]
+    matrix = np.concatenate(columns, 1)
+    return np.linalg.eigvalsh((matrix + matrix.T) / 2)[::-1]
 
 
 def _grouped(values: np.ndarray, bound: float) -> list[tuple[float, int]]:

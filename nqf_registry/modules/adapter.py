@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nqf_registry.errors import InvalidInput
-from nqf_registry.layer import Claims, Inputs, Layer, Weights
+from nqf_registry.layer import Claims, Inputs, Layer, Weights, Workspace
 from nqf_registry.modules.call import ModuleCall, Output, module_call
 from nqf_registry.modules.find import Found, Neurons, find_neurons
 from nqf_registry.modules.partition import Partition, declared
@@ -65,6 +65,13 @@ class ModuleLayer(Layer):
         }
         return self.call(parameters, x)
 
+    def workspace(self) -> Workspace:
+        """Zero parameters, and the views of them that are the blocks."""
+        whole = {name: torch.zeros_like(self.call.parameters[name], dtype=torch.float64) for name in self.blocks()}
+        held = {name: t.double() if t.is_floating_point() else t for name, t in self.held.items()}
+        blocks = {name: self.partition.block(name, parameter) for name, parameter in whole.items()}
+        return Workspace(blocks, lambda x: self.call({**held, **whole}, x))
+
     def state(self) -> dict[str, Tensor]:
         r"""The module's own weights as W, blocks (\*shape, d)."""
         parameters = self.call.parameters
@@ -95,7 +102,8 @@ def from_module(
         held: values that parameters outside the partition are held at, a number or a tensor; by default their own.
         output: which of several outputs: a position, a name, or a function of what the module gives; by default the first.
         sample: draws inputs, sample(n, generator), in the form of the example; by default normal numbers with the mean and
-            spread of the example, and integers between its smallest and largest.
+            spread of the example, and integers between its smallest and largest; what is the same for every sample of the
+            example, such as a mask, stays as it is.
         key: name of the layer; by default that of the module's class.
         claims: what the layer promises; by default symmetry, zero gradient at zero and smoothness.
 
@@ -209,6 +217,8 @@ def _sampler(sample: Sampler | None, call: ModuleCall, x: Mapping[str, Tensor]) 
 
 def _like(t: Tensor, n: int, generator: torch.Generator) -> Tensor:
     shape = (n, *t.shape[1:])
+    if len(t) > 1 and bool((t == t[:1]).all()):  # the same for every sample: a mask, or positions
+        return t[:1].expand(shape).clone()
     if t.is_floating_point():
         spread = float(t.double().std()) if t.numel() > 1 else 0.0
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)

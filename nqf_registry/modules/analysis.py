@@ -20,9 +20,10 @@ from nqf_registry.modules.recognise import Recognised, recognise
 from nqf_registry.report.picture import picture_of
 from nqf_registry.report.structure_facts import measurable, structure_facts, structure_of
 from nqf_registry.report.text_picture import text_picture
+from nqf_registry.sketched import described, sketch
 from nqf_registry.train.data import Data
 from nqf_registry.verify.explanation import explain
-from nqf_registry.verify.report import Report
+from nqf_registry.verify.report import OVER, Report
 from nqf_registry.verify.suite import verify
 
 TRAINING = "the module is in training mode; what it is in use shows after module.eval()"
@@ -42,6 +43,7 @@ class GroupAnalysis:
         form: the closed form of A(x), as far as one is known; None where there are no facts.
         picture: A(x) of one sample and output in characters; empty where there are no facts.
         growth: the fastest growth rates; None where the group has no quadratic form.
+        through: how a layer that is too large to be verified itself was measured; empty for the others.
         cause: what kept A(x) from being derived, though the group has one; empty where nothing did.
     """
 
@@ -52,25 +54,16 @@ class GroupAnalysis:
     form: Recognised | None = None
     picture: str = ""
     growth: GrowthSpectrum | None = None
+    through: str = ""
     cause: str = ""
 
     def __str__(self) -> str:
         lines = [str(self.neurons), f"  verdict: {self.report.line()}"]
+        lines += [f"  {self.through}"] if self.through else []
         lines += [f"  {check.message}" for check in self.report.checks if check.broken][:1]
         if self.cause:
             lines.append(f"  A(x) cannot be derived: {self.cause}")
-        facts = self.structure
-        if facts:
-            coupled = ", ".join(facts["couplings"]) or "nothing"
-            lines.append(f"  A couples {coupled}; rank {_rank(facts['rank'])} of {self.layer.n_params}")
-            inert = list(self.growth.inert if self.growth is not None else facts["inert"])
-            if inert:
-                lines.append(f"  inert at quadratic order: {', '.join(inert)}")
-            if facts["kronecker"]:
-                axes = ", ".join(f"{name} (axis {axis})" for name, axis in facts["kronecker"]["axes"].items())
-                lines.append(f"  A = (…) ⊗ I of size {facts['kronecker']['size']}, along {axes}")
-            if facts["diagonal"]:
-                lines.append("  A is diagonal")
+        lines += self._structured() if self.structure else self._grown()
         if self.form is not None:
             lines += [f"  {line}" for line in str(self.form).splitlines()]
         if self.growth is not None:
@@ -78,6 +71,34 @@ class GroupAnalysis:
         if self.picture:
             lines += ["  A(x) of one sample and output:", self.picture]
         return "\n".join(lines)
+
+    def _structured(self) -> list[str]:
+        """What A(x) in full shows."""
+        facts = self.structure
+        coupled = ", ".join(facts["couplings"]) or "nothing"
+        lines = [f"  A couples {coupled}; rank {_rank(facts['rank'])} of {self.layer.n_params}"]
+        inert = list(self.growth.inert if self.growth is not None else facts["inert"])
+        if inert:
+            lines.append(f"  inert at quadratic order: {', '.join(inert)}")
+        if facts["kronecker"]:
+            axes = ", ".join(f"{name} (axis {axis})" for name, axis in facts["kronecker"]["axes"].items())
+            lines.append(f"  A = (…) ⊗ I of size {facts['kronecker']['size']}, along {axes}")
+        if facts["diagonal"]:
+            lines.append("  A is diagonal")
+        return lines
+
+    def _grown(self) -> list[str]:
+        """What the growth operator shows of A(x) where that is too large to be written out."""
+        grown = self.growth
+        if grown is None:
+            return []
+        lines = [f"  A couples {', '.join(grown.couplings) or 'nothing'} of {self.layer.n_params} numbers a neuron"]
+        if grown.inert:
+            lines.append(f"  inert at quadratic order: {', '.join(grown.inert)}")
+        if grown.identity > 1:
+            axes = ", ".join(f"{name} (axis {axis})" for name, axis in grown.axes.items())
+            lines.append(f"  Σ y A = (…) ⊗ I of size {grown.identity}, along {axes}")
+        return lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +145,7 @@ class Analysis:
                     "structure": dict(group.structure),
                     "form": [str(term) for term in group.form.terms] if group.form is not None else [],
                     "closed_form": group.form is not None and group.form.complete,
+                    "through": group.through,
                     "cause": group.cause,
                     "growth": dataclasses.asdict(group.growth) if group.growth is not None else None,
                     "report": group.report.to_dict(),
@@ -148,7 +170,7 @@ def analyze(
         targets: what the outputs at the example are to become, (n, ...), for the growth rates; random normal numbers if left
             out.
         output: which of several outputs, see :func:`nqf_registry.from_module`.
-        profile: how much to measure: dev, ci or deep.
+        profile: how much to measure: brief, dev, ci or deep.
 
     Raises:
         InvalidInput: this is no module, the example or the targets do not fit, or the profile is unknown.
@@ -175,19 +197,28 @@ def analyze(
     groups = []
     for neurons in found.groups:
         layer = from_module(module, example, neurons, output=output)
-        report = verify(layer, profile)
-        more: dict[str, Any] = {}
+        report, through = _verdict(layer, profile)
+        more: dict[str, Any] = {"through": through}
         if report.classification in ("exact-nqf", "nqf", "general-nqf"):
             data = _data(module, example, output, targets)
             try:
                 more["growth"] = growth_spectrum(layer, data)
-                if measurable(layer):
+                if measurable(layer) and not through:  # a row of A(x) takes as long as a gradient
                     more |= {"structure": structure_facts(layer), "form": _form(layer), "picture": _picture(layer)}
             except Exception as error:  # torch refuses second derivatives in many ways
-                more = {"cause": explain(error, layer)}
+                more = {"through": through, "cause": explain(error, layer)}
         groups.append(GroupAnalysis(neurons, layer, report, **more))
     inner = getattr(module, "_orig_mod", module)
     return Analysis(type(inner).__name__, found, tuple(groups), bool(inner.training))
+
+
+def _verdict(layer: Layer, profile: str) -> tuple[Report, str]:
+    """The report of a layer, and what it was measured through: a sketch where the layer itself is over the budget."""
+    report = verify(layer, profile)
+    if not any(check.why == OVER for check in report.checks):
+        return report, ""
+    small = sketch(layer)
+    return verify(small, "brief" if profile == "dev" else profile), described(small)
 
 
 def _data(module: nn.Module, example: Any, output: Output, targets: Tensor | None) -> Data:

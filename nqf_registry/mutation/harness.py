@@ -46,7 +46,7 @@ def run_mutants(layer: Layer, profile: str = "dev", seed: int = 0, mutants: Iter
 
     Args:
         layer: a layer that passes.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
         seed: of the verifications.
         mutants: which; all of :func:`nqf_registry.mutation.plan` if left out.
 

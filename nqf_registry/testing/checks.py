@@ -79,7 +79,7 @@ def checks_of(
 
     Args:
         layer: an instance.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
         seed: of all draws.
         suite: version of the suite of checks that the tests were written for.
         expected: by name of a check, the failures that are known.

@@ -31,7 +31,7 @@ def parametrize_with_checks(
         layers: instances.
         expected_failures: ``{key: {check: reason}}``, or an :class:`~nqf_registry.testing.ExpectedFailure` with a reason and a
             pinned example instead of the reason.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
         seed: of all draws.
         suite: version of the suite of checks that the tests were written for.
 

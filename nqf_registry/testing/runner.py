@@ -18,7 +18,7 @@ def assert_passes(
         layer: an instance.
         expected_failures: ``{key: {check: reason}}``, or an :class:`~nqf_registry.testing.ExpectedFailure` with a reason and a
             pinned example instead of the reason.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
         seed: of all draws.
         suite: version of the suite of checks that the caller was written for.
 

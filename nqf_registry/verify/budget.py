@@ -61,7 +61,7 @@ def estimate(layer: Layer, profile: str = "dev") -> Estimate | None:
 
     Args:
         layer: any layer.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
 
     Returns:
         What ``verify`` will take; None for a layer that cannot be evaluated, or that is over the budget of memory: of these

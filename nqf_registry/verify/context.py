@@ -176,7 +176,7 @@ class Context:
         ]
         first += [Draw(i, max(least, self.instances[i].width), samples[0], 0, i) for i in range(1, len(self.instances))]
         strategy = draws(len(self.instances), widths, settings, factors, samples)
-        examples = max(2, round(self.profile.examples * share))
+        examples = max(2, round(self.profile.examples * share)) if self.profile.examples else 0
         simplify = functools.partial(simpler, widths=widths, factors=factors, samples=samples)
 
         def applied(draw: Draw) -> Measurement | None:  # a variant may have a fixed width of its own, below the least

@@ -173,7 +173,7 @@ def drive(
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
-        max_examples=examples,
+        max_examples=max(1, examples),
         database=None,
         deadline=None,
         derandomize=False,
@@ -190,7 +190,8 @@ def drive(
     try:
         with warnings.catch_warnings(), _without_constants():
             warnings.simplefilter("ignore")
-            run()
+            if examples:
+                run()
     except _Failed:
         pass
     except Exception as error:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nqf_registry.directional import directional, fit
+from nqf_registry.directional import fit, slope_and_curvature
 from nqf_registry.errors import InvalidInput
 from nqf_registry.verify.setting import Setting, Undecided
 from nqf_registry.verify.tolerances import AUTODIFF, DIFFERENCES, MEMORY
 
 RAYS = 4
 PAIRS = 16
+FEW = 8  # pairs, where a call is that of a larger layer
 FITTED = 1e-8  # what a fit of the second order leaves, see nqf_registry.directional
 
 
@@ -69,14 +70,15 @@ class MatrixFree:
         """
         p, d = self.setting.p, self.setting.d
         generator = torch.Generator().manual_seed(seed)
-        u, v = torch.randn(2, PAIRS, p, generator=generator, dtype=torch.float64)
-        rays = torch.zeros(5, PAIRS, p, d, dtype=torch.float64)
+        pairs = PAIRS if self.setting.layer.footprint <= p * d else FEW
+        u, v = torch.randn(2, pairs, p, generator=generator, dtype=torch.float64)
+        rays = torch.zeros(5, pairs, p, d, dtype=torch.float64)
         rays[0, :, :, 0], rays[1, :, :, 0], rays[2, :, :, 0] = u, v, u + v
         if d > 1:
             rays[3, :, :, 0], rays[3, :, :, 1] = u, v
         seen = self.along(rays.flatten(0, 1))
-        c = seen.curvature.unflatten(0, (5, PAIRS))
-        slope = seen.slope.unflatten(0, (5, PAIRS))[0]
+        c = seen.curvature.unflatten(0, (5, pairs))
+        slope = seen.slope.unflatten(0, (5, pairs))[0]
         within = (c[2] - c[0] - c[1]) / 2  # uᵀ Ā v
         across = (c[3] - c[0] - c[1]) / 2 if d > 1 else torch.zeros_like(within)  # uᵀ B v
         parts = {"g": slope, "Ā": within, "B": across, "A": within - across}
@@ -86,7 +88,8 @@ class MatrixFree:
 def dense_bytes(setting: Setting) -> int:
     """Memory that the dense second derivatives would take while they are measured."""
     n, k = setting.offset.shape
-    return 8 * n * k * setting.p * setting.p * 2 * 4
+    footprint = setting.layer.footprint  # of a layer that stands for a larger one, a row of them takes that one's memory
+    return 8 * setting.p * 4 * max(2 * n * k * setting.p, footprint if footprint > setting.p * setting.d else 0)
 
 
 def too_large(setting: Setting) -> bool:
@@ -148,8 +151,8 @@ def random_rays(setting: Setting, seed: int, neurons: int, count: int = RAYS) ->
 
 
 def _exact(setting: Setting, rays: Tensor) -> Along:
-    slope = directional(setting.layer, setting.x, [rays]).detach()
-    return Along(rays, slope, directional(setting.layer, setting.x, [rays, rays]).detach() / 2)
+    slope, curvature = slope_and_curvature(setting.layer, setting.x, rays)
+    return Along(rays, slope.detach(), curvature.detach())
 
 
 def _fitted(setting: Setting, rays: Tensor) -> Along:

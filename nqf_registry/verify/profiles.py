@@ -1,4 +1,4 @@
-"""How much is measured: dev at the desk and at first use, ci in a pipeline, deep before a release."""
+"""How much is measured: brief where a call takes long, dev at the desk, ci in a pipeline, deep before a release."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Profile:
     """One level of effort.
 
     Attributes:
-        name: dev, ci or deep.
-        examples: random examples of each check.
+        name: brief, dev, ci or deep.
+        examples: random examples of each check, beyond one at every width that is always measured.
         settings: different inputs drawn for each width; what is expensive (second derivatives) is measured once for each.
         seconds: CPU time of the process after which a check stops drawing: a guard against a layer that takes for ever, far
             above what the examples take. How much is measured is counted, so that a report does not depend on the machine;
@@ -27,6 +27,7 @@ class Profile:
 
 
 PROFILES = {
+    "brief": Profile("brief", 0, 1, 120.0),
     "dev": Profile("dev", 8, 2, 30.0),
     "ci": Profile("ci", 24, 4, 120.0),
     "deep": Profile("deep", 200, 24, 1800.0),

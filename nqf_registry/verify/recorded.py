@@ -27,7 +27,7 @@ def replay_all(layers: Sequence[Layer], example: str, profile: str) -> Replayed:
     Args:
         layers: what the command line names.
         example: a line such as ``smoothness:width=2``, or the path of a file that ``nqf verify … --json`` wrote.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
 
     Raises:
         InvalidInput: a line is given for several layers, or is no example; the file is no report, or none of these layers.

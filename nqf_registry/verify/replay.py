@@ -43,7 +43,7 @@ def replay(layer: Layer, example: str, profile: str = "dev") -> Check:
     Args:
         layer: the layer of the report, with the sizes that it had there.
         example: the line under ``"example"`` in a counterexample.
-        profile: dev, ci or deep; it counts only for what a check measures whatever is drawn.
+        profile: brief, dev, ci or deep; it counts only for what a check measures whatever is drawn.
 
     Returns:
         The check: ``fail`` where the example fails again.

@@ -113,7 +113,7 @@ class Report:
         leading_order: the first order that does not vanish, where the classification is higher-order.
         checks: the nine checks, in the order in which they ran.
         sizes: the fields of the layer that was verified.
-        profile: dev, ci or deep.
+        profile: brief, dev, ci or deep.
         seed: what the random draws started from.
         notes: what the verifier had to do otherwise: loops for vmap, differences for autodiff, the math kernel of attention.
         versions: of the library, its suite of checks and torch.

@@ -32,7 +32,7 @@ def verify(layer: Layer, profile: str = "dev", seed: int = 0, seconds: float | N
 
     Args:
         layer: any layer; its width is varied, its other sizes stay as they are, unless it offers ``variants()``.
-        profile: dev, ci or deep: how many examples each check measures.
+        profile: brief, dev, ci or deep: how many examples each check measures.
         seed: the same seed gives the same report.
         seconds: how long it may take, by an estimate made before anything is measured; a verification that would take longer
             is not begun, and each of its checks is undecided. Left out, that of the profile.

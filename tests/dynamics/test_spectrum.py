@@ -70,3 +70,30 @@ def test_a_count_that_is_none_is_refused(count):
     layer = nqf.default_registry().get("two-layer-mlp")
     with pytest.raises(InvalidInput, match="how many distinct rates"):
         growth_spectrum(layer, data_of(layer, 0), count=count)
+
+
+def test_several_vectors_are_mapped_at_once():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 7), torch.nn.Sigmoid(), torch.nn.Linear(7, 2, bias=False))
+    module_layer = nqf.from_module(module, torch.randn(3, 4))
+    for layer in (
+        module_layer,
+        nqf.default_registry().get("two-layer-mlp", width=9),
+        nqf.default_registry().get("linear-ssl", width=1),
+    ):
+        data = data_of(layer, 3)
+        operator = GrowthOperator(layer, data.x, data.y)
+        vectors = np.random.default_rng(0).standard_normal((operator.size, 8))
+        single = np.stack([operator.matvec(v) for v in vectors.T], 1)
+        np.testing.assert_allclose(operator.matmat(vectors), single, rtol=1e-10, atol=1e-12 * np.abs(single).max())
+
+
+def test_the_matrix_of_a_factor_and_lanczos_agree(monkeypatch):
+    from nqf_registry.dynamics import spectrum
+
+    layer = nqf.default_registry().get("multi-head-attention", dim=20, d_v=3, n_out=2, width=5)
+    data = data_of(layer, 1, 12)
+    formed = growth_spectrum(layer, data)
+    monkeypatch.setattr(spectrum, "DENSE", 0)
+    searched = growth_spectrum(layer, data)
+    assert formed.identity == 3 and formed.multiplicities == searched.multiplicities
+    np.testing.assert_allclose(formed.rates, searched.rates, rtol=1e-9)
