@@ -111,7 +111,10 @@ class QuadraticForm:
                 out = self.layer.forward(at, x)
                 return (out * c.to(out.dtype)).sum()
 
-            both: Any = torch.func.jvp(torch.func.grad(phi), (zeros,), (V,))
+            try:
+                both: Any = torch.func.jvp(torch.func.grad(phi), (zeros,), (V,))
+            except NotImplementedError:  # torch has no forward mode of some operations, glu's among them
+                both = _twice_backwards(phi, zeros, V)
             slope, curvature = both
             return {name: (slope[name] + curvature[name]).detach() for name in names}
 
@@ -147,6 +150,18 @@ class QuadraticForm:
             else:
                 value = torch.stack([along(*parts) for parts in zip(*(t.unbind(0) for t in tensors), strict=True)])
         return value if wanted else value.detach()
+
+
+def _twice_backwards(phi: Any, at: dict[str, Tensor], V: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The gradient of φ and its Hessian times V, both in reverse mode."""
+
+    def along(w: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        slope = torch.func.grad(phi)(w)
+        total: Any = sum((slope[name] * V[name]).sum() for name in w)
+        return total, slope
+
+    curvature, slope = torch.func.grad(along, has_aux=True)(at)
+    return slope, curvature
 
 
 def with_linear(value: Tensor, linear: Mapping[str, Tensor], mu: Weights) -> Tensor:

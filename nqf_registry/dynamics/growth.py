@@ -117,7 +117,8 @@ class GrowthOperator:
     def _residual(self, form: Any, zeros: dict[str, Tensor], y: Tensor) -> Tensor:
         """∂L/∂f at W = 0 on one chunk, of the mean over all samples."""
         with torch.no_grad():
-            return self.cotangent(form.evaluate(zeros), y) * (len(y) / len(self.y))
+            there = form.evaluate(zeros) if self.neurons is None else self.subject(zeros, form.x)
+            return self.cotangent(there, y) * (len(y) / len(self.y))
 
     def blocks(self, vector: np.ndarray) -> dict[str, Tensor]:
         """A vector by block, without neuron axis for a layer."""

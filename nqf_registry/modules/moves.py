@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from nqf_registry.modules.axes import Dim
 from nqf_registry.modules.operation import POSITION, Call, Dims
 
@@ -91,11 +93,12 @@ def split(call: Call) -> list[Dims]:
 
 
 def _part(call: Call, dim: Dim, size: int, start: int, length: int) -> Dim:
-    """A run of an axis; its own inner factor where the axis is made of whole runs of this length."""
-    if length > 1 and size % length == 0 and start % length == 0:
-        outer, inner = call.axes.reshaped([dim], [size // length, length], POSITION.format(name=call.name))
+    """A run of an axis: some positions of an outer factor, and the inner factor, where axis and run are made of equal runs."""
+    unit = gcd(size, start, length)
+    if unit > 1:
+        outer, inner = call.axes.reshaped([dim], [size // unit, unit], POSITION.format(name=call.name))
         call.axes.fix(outer, POSITION.format(name=call.name))
-        return inner
+        return call.fresh(length // unit) + inner
     call.axes.fix(dim, POSITION.format(name=call.name))
     return call.fresh(length)
 
@@ -132,6 +135,19 @@ def looked_up(call: Call) -> Dims:
     rows, columns = call.dims(call.args[0])
     call.axes.fix(rows, POSITION.format(name=call.name))
     return [*call.dims(call.args[1]), columns]
+
+
+def bagged(call: Call) -> list[Dims]:
+    """``_embedding_bag``: rows are picked by number and summed, columns run through."""
+    rows, columns = call.dims(call.args[0])
+    call.axes.fix(rows, POSITION.format(name=call.name))
+    pooled, *counts = call.result
+    return [[call.fresh(len(pooled)), columns], *([call.fresh(size) for size in count.shape] for count in counts)]
+
+
+def numbered(call: Call) -> Dims:
+    """``arange``: every position is another number."""
+    return [call.fresh(size) for size in call.result.shape]
 
 
 def indexed(call: Call) -> Dims:

@@ -93,6 +93,8 @@ RULES: dict[str, Rule] = {
     "cat": moves.joined,
     "stack": moves.stacked,
     "embedding": moves.looked_up,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), moves.bagged),
+    "arange": moves.numbered,
     "convolution": sums.convolved,
     "native_layer_norm": sums.normalised,
     "native_group_norm": sums.group_normalised,
