@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # The work is many small tensor operations in several processes; threads inside each only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format catalogue mutants false-alarms setup clean
+.PHONY: help demo test lint format catalogue mutants false-alarms real setup clean
 
 help:
 	@echo "make demo          set up, then the whole road on one example layer, with pictures"
@@ -19,6 +19,7 @@ help:
 	@echo "make catalogue     write catalogue/ anew"
 	@echo "make mutants       plant faults in every entry, write docs/mutants.md anew"
 	@echo "make false-alarms  verify every entry at drawn sizes, choices and input scales"
+	@echo "make real          analyse layers of torch.nn, transformers and peft, and blocks of GPT-2's size"
 	@echo "make clean         remove .venv and what was built"
 
 setup: $(STAMP)
@@ -47,6 +48,10 @@ mutants: $(STAMP)
 
 false-alarms: $(STAMP)
 	$(BIN)/python benchmarks/false_alarms.py
+
+real: $(STAMP)
+	$(BIN)/python benchmarks/real_modules/table.py
+	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/real_modules/gpt2.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

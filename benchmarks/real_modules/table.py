@@ -25,8 +25,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "real-modules.md"
 HEAD = """# Real layers
 
 What `nqf.analyze` says of layers from `torch.nn`, `transformers` and `peft`, at small sizes and in evaluation mode. Every group
-of interchangeable units is a line, found by `nqf.find_neurons` and compared with units declared by hand as permutations of the
-parameters; all of them agree. *Order* is that of f(W) − f(0) along small weights; *inert* is what A(x) does not reach. A layer
+of interchangeable units is a line, found by `nqf.find_neurons` and compared, as permutations of the parameters, with the units
+that were declared by hand. What cannot be followed is verified with the declared units, and says so. *Order* is that of f(W) − f(0) along small weights; *inert* is what A(x) does not reach. A layer
 that is `no-neurons` has no units whose exchange leaves its outputs unchanged. `python benchmarks/real_modules/table.py --write`
 writes this page.
 

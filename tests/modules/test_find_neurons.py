@@ -192,3 +192,35 @@ def test_control_flow_on_values_cannot_be_traced():
 
     found = nqf.find_neurons(Branching(), rows(3))
     assert not found.groups and "cannot be traced" in found.undecided[0]
+
+
+def test_heads_are_found_where_queries_are_cut_from_keys_and_values():
+    """Cross-attention cuts (q, k, v) into one part and two."""
+    attention = nn.MultiheadAttention(6, 2, batch_first=True)
+    memory = torch.randn(4, 3, 6)
+    found = nqf.find_neurons(attention, (torch.randn(4, 5, 6), memory, memory))
+    assert [group.width for group in found.groups] == [2, 3] and not found.refuted and not found.undecided
+    assert all("in_proj_weight" in group.partition.patterns for group in found.groups)
+
+
+def test_parts_of_unequal_length_share_the_units_that_both_are_made_of():
+    class Cut(nn.Module):
+        def __init__(self, sizes):
+            super().__init__()
+            self.first, self.sizes = nn.Linear(3, sum(sizes)), sizes
+
+        def forward(self, x):
+            few, many = self.first(x).split(self.sizes, -1)
+            return (few.tanh().sum(-1) * many.square().sum(-1))[:, None]
+
+    both = nqf.find_neurons(Cut([4, 8]), torch.randn(5, 3))
+    assert [group.width for group in both.groups] == [4]
+    assert not nqf.find_neurons(Cut([4, 7]), torch.randn(5, 3)).groups
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_columns_of_an_embedding_bag_are_units():
+    module = nn.Sequential(nn.EmbeddingBag(5, 3), nn.Linear(3, 4))
+    found = nqf.find_neurons(module, torch.arange(16).reshape(8, 2) % 5)
+    assert [dict(group.partition.patterns) for group in found.groups] == [{"0.weight": "a d -> d a", "1.weight": "b d -> d b"}]
+    assert not found.undecided
