@@ -26,9 +26,9 @@ HEAD = """# Real layers
 
 What `nqf.analyze` says of layers from `torch.nn`, `transformers` and `peft`, at small sizes and in evaluation mode. Every group
 of interchangeable units is a line, found by `nqf.find_neurons` and compared, as permutations of the parameters, with the units
-that were declared by hand. What cannot be followed is verified with the declared units, and says so. *Order* is that of f(W) − f(0) along small weights; *inert* is what A(x) does not reach. A layer
-that is `no-neurons` has no units whose exchange leaves its outputs unchanged. `python benchmarks/real_modules/table.py --write`
-writes this page.
+that were declared by hand. What cannot be followed is verified with the declared units, and says so. *Order* is that of
+f(W) − f(0) along small weights; *inert* is what A(x) does not reach. A layer that is `no-neurons` has no units whose exchange
+leaves its outputs unchanged. `python benchmarks/real_modules/table.py --write` writes this page.
 
 | package | layer | units | verdict | order | A(x) | inert | seconds |
 |---|---|---|---|---|---|---|---|
